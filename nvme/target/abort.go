@@ -7,14 +7,14 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
-// maxAborts is ACL + 1. Aborts that find nothing are answered at once, and each of the others
-// waits for another command, so any number is fine.
+// maxAborts is ACL + 1. Aborts that find nothing are answered at once, and each of the others waits for another
+// command, so any number would do.
 const maxAborts = 4
 
-// abort executes Abort. What can be found are commands that wait or take long: event requests,
-// commands that wait for a namespace that somebody has alone, or to have it alone themselves, and those that take several
-// operations of a volume (Compare, Verify, Copy, Dataset Management, Flush of all, Format) or flush it before they have
-// done their work (write protection). Everything else is with its volume or on its way out, and completes soon by itself.
+// abort executes Abort. It can find commands that wait or take long: event requests, commands that wait for a namespace
+// that an owner has alone, or to have it alone themselves, and those that take several volume operations (Compare,
+// Verify, Copy, Dataset Management, Flush of all, Format) or flush the volume before they have done their work (write
+// protection). Everything else is with its volume or about to be answered, and completes soon by itself.
 func (r *Request) abort() {
 	c := r.engine.q.ctrl
 	q, cid := c.admin, r.Cmd.AbortCID()
@@ -24,7 +24,7 @@ func (r *Request) abort() {
 	switch {
 	case q == nil:
 		r.aborted(false)
-	case q.chains.abort(cid, r): // it is answered with the end of the chain
+	case q.chains.abort(cid, r): // answered when the chain ends
 	case q == c.admin && r.abortWaiting(c.takeEventRequest(cid)):
 	default:
 		for _, ns := range c.sub.all() {
@@ -36,8 +36,8 @@ func (r *Request) abort() {
 	}
 }
 
-// waitsAs matches what command cid of a queue waits to do, itself or as one of a pair. Not Reservation Acquire, which has
-// done its work.
+// waitsAs matches the command cid of a queue that waits to have a namespace alone, by itself or as one of a pair. It
+// doesn't match Reservation Acquire, which has done its work.
 func waitsAs(q *Queue, cid uint16) func(*Request) bool {
 	return func(w *Request) bool {
 		mate := w.engine.mate
@@ -46,8 +46,8 @@ func waitsAs(q *Queue, cid uint16) func(*Request) bool {
 	}
 }
 
-// abortWithdrawn answers a Format, a write protection or a pair that waited to have its namespace alone, if there is one,
-// and then the Abort.
+// abortWithdrawn answers a Format, a write protection or a pair that waited to have its namespace alone, if there is
+// one, and then the Abort.
 func (r *Request) abortWithdrawn(all []*Request) bool {
 	for _, w := range all {
 		st := nvme.StatusAbortRequested
@@ -86,7 +86,7 @@ func (r *Request) aborted(done bool) {
 	r.respond(nvme.StatusSuccess)
 }
 
-// takeEventRequest takes an event request out of those that are held; nil where it isn't.
+// takeEventRequest removes an event request from those that are held; it returns nil if it isn't held.
 func (c *controller) takeEventRequest(cid uint16) *Request {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -100,21 +100,21 @@ func (c *controller) takeEventRequest(cid uint16) *Request {
 	return found
 }
 
-// queue finds an I/O queue; nil where there is none.
+// queue finds an I/O queue; nil if there is none.
 func (c *controller) queue(qid uint16) *Queue {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.queues[qid]
 }
 
-// ioQueues are the controller's.
+// ioQueues returns the controller's I/O queues.
 func (c *controller) ioQueues() []*Queue {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Collect(maps.Values(c.queues))
 }
 
-// abortAll ends the commands of the controller's host on a namespace that wait or take long.
+// abortAll ends the controller's commands on a namespace that wait or take long.
 func (c *controller) abortAll(ns *Namespace, st nvme.Status) {
 	for _, q := range c.ioQueues() {
 		q.chains.stopAll(ns, st)

@@ -6,8 +6,8 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
-// TestAbortWaiting: what waits to have a namespace alone, and what waits behind it, can be aborted; who waited behind it
-// goes on.
+// TestAbortWaiting: commands that wait to have a namespace alone, and those behind them, can be aborted; commands that
+// waited behind an aborted one go on.
 func TestAbortWaiting(t *testing.T) {
 	const first, second, behind = 11, 12, 13
 	withCID := func(c nvme.Command, cid uint16) nvme.Command { c.SetCID(cid); return c }
@@ -71,8 +71,8 @@ func pairWith(first, second uint16) func(*session) []*fakeRequest {
 	}
 }
 
-// TestPreemptIsNotAborted: Preempt and Abort, which has preempted and only waits for the commands of the others to end,
-// goes on doing so.
+// TestPreemptIsNotAborted: Preempt and Abort, which has preempted and only waits for the other hosts' commands to end,
+// can't be aborted then.
 func TestPreemptIsNotAborted(t *testing.T) {
 	v := newTestVolume(1<<20, 512)
 	tg := newTarget(t, v)
@@ -97,8 +97,8 @@ func TestPreemptIsNotAborted(t *testing.T) {
 	read.wait()
 }
 
-// TestAbortedBehind: a Format that comes and goes behind another one keeps that no longer from its turn: what is parked
-// goes on when it has had it.
+// TestAbortedBehind: a Format that comes and goes behind another one doesn't delay the first one's turn: parked
+// commands go on when it has had its turn.
 func TestAbortedBehind(t *testing.T) {
 	v := newTestVolume(1<<20, 512)
 	tg := newTarget(t, v)

@@ -58,7 +58,7 @@ var (
 		nvme.OpFormat:      nvme.EffectSupported | nvme.EffectContentChange,
 		nvme.OpSanitize:    nvme.EffectSupported | nvme.EffectContentChange,
 	}
-	// managementOpcodes are those of a subsystem whose hosts create namespaces.
+	// managementOpcodes are the commands of a subsystem whose hosts create namespaces.
 	managementOpcodes = map[nvme.Opcode]nvme.Effects{
 		nvme.OpNSManagement: nvme.EffectSupported | nvme.EffectContentChange | nvme.EffectInventoryChange,
 		nvme.OpNSAttachment: nvme.EffectSupported | nvme.EffectInventoryChange,

@@ -40,7 +40,7 @@ func TestIdentifyErrors(t *testing.T) {
 		{0xff, 0, 0, nvme.StatusInvalidField | dnr},
 		{nvme.CNSActiveNSIDs, 1, 0, 0},
 		{nvme.CNSNamespace, 2, 0, 0},
-		{nvme.CNSNamespace, MaxNSID, 0, 0}, // which is NN: it is valid, and not active
+		{nvme.CNSNamespace, MaxNSID, 0, 0}, // NN: it is valid, and not active
 		{nvme.CNSCommandSetNamespace, MaxNSID, nvme.CSINVM, 0},
 		{nvme.CNSCommandSetNamespace, MaxNSID + 1, nvme.CSINVM, nvme.StatusInvalidNamespace | dnr},
 		{nvme.CNSAttachedControllers, MaxNSID, 0, 0},
@@ -71,7 +71,7 @@ func TestLogPages(t *testing.T) {
 		}
 	}
 	q.fails(getLog(nvme.GetLogPage{LID: nvme.LogSMART, NSID: 2, Length: 512}), data, nvme.StatusInvalidNamespace|dnr)
-	q.fails(getLog(nvme.GetLogPage{LID: nvme.LogFirmware, NSID: 1, Length: 512}), data, nvme.StatusInvalidField|dnr) // it is no namespace's
+	q.fails(getLog(nvme.GetLogPage{LID: nvme.LogFirmware, NSID: 1, Length: 512}), data, nvme.StatusInvalidField|dnr) // it doesn't belong to a namespace
 	if e := lastError(q); e.Location != offNSID {
 		t.Errorf("location %#x of the NSID", e.Location)
 	}
@@ -97,7 +97,7 @@ func TestLogPages(t *testing.T) {
 		q.fails(getLog(nvme.GetLogPage{LID: nvme.LID(lid), Length: 4}), page[:4], want)
 	}
 
-	// Beyond the page's end it reads as zero; beyond that there is nothing.
+	// Bytes beyond the page's end read as zero; an offset beyond it is an error.
 	whole := make([]byte, 512)
 	q.must(getLog(nvme.GetLogPage{LID: nvme.LogFirmware, Length: 512}), whole)
 	q.must(getLog(nvme.GetLogPage{LID: nvme.LogFirmware, Length: 4096, Offset: 8}), page)
@@ -112,8 +112,8 @@ func TestLogPages(t *testing.T) {
 	q.fails(getLog(nvme.GetLogPage{LID: nvme.LogFirmware, Length: 4, Offset: 1 << 63}), page[:4], nvme.StatusInvalidField|dnr)
 }
 
-// TestLogByIndex: a log page is read at the index of an entry where the controller says that it can be, and nowhere else
-// (NVMe base, "LID Supported and Effects Data Structure", IOS).
+// TestLogByIndex: a log page can be read at the index of an entry only if the controller says so (NVMe base, "LID
+// Supported and Effects Data Structure", IOS).
 func TestLogByIndex(t *testing.T) {
 	const ios = 1 << 1
 	tg := newTargetWith(t, func(c *Config) { c.Store = newMemStore() }, newTestVolume(1<<20, 512))
@@ -147,8 +147,8 @@ func TestLogByIndex(t *testing.T) {
 	}
 }
 
-// TestOpcodesAsTold: the controller executes the commands that the Commands Supported and Effects log names, and no others,
-// on either kind of queue. A Fabrics command, which isn't in the log, is known by its type.
+// TestOpcodesAsTold: the controller executes exactly the commands that the Commands Supported and Effects log names, on
+// either kind of queue. A Fabrics command, which isn't in the log, is identified by its type.
 func TestOpcodesAsTold(t *testing.T) {
 	for name, change := range map[string]func(*Config){
 		"the operator's namespaces": func(*Config) {},
@@ -189,7 +189,7 @@ func TestOpcodesAsTold(t *testing.T) {
 	}
 }
 
-// TestErrorLog: what failed, newest first, and no more than there is room for.
+// TestErrorLog: the log has the errors, newest first, as many as it has room for.
 func TestErrorLog(t *testing.T) {
 	tg := newTarget(t, newTestVolume(1<<20, 512))
 	s := connect(t, tg, testNQN)
@@ -223,7 +223,7 @@ func TestErrorLog(t *testing.T) {
 	}
 }
 
-// TestErrorLogTransport: an entry names the transport only where the transport is to blame.
+// TestErrorLogTransport: an entry names the transport only if the transport caused the error.
 func TestErrorLogTransport(t *testing.T) {
 	tg := newTarget(t, newTestVolume(1<<20, 512))
 	s := connect(t, tg, testNQN)
@@ -249,7 +249,7 @@ func getFeature(f nvme.FID, sel nvme.SEL, v uint32) nvme.Command {
 	return command(func(c *nvme.Command) { c.SetGetFeatures(f, sel, 1, v) })
 }
 
-// featureCase is a value that a feature is set to, and what it has afterwards.
+// featureCase is a value that a feature is set to, and its value afterwards.
 type featureCase struct {
 	fid      nvme.FID
 	set      uint32
@@ -286,7 +286,7 @@ func (tc *featureCase) run(t *testing.T, q *fakeConn) {
 	}
 }
 
-// TestErrorRecoveryOfNamespaces: feature 05h is a namespace's, and goes with it.
+// TestErrorRecoveryOfNamespaces: feature 05h belongs to a namespace, and is forgotten with it.
 func TestErrorRecoveryOfNamespaces(t *testing.T) {
 	tg := newTarget(t, newTestVolume(1<<20, 512), newTestVolume(1<<20, 512))
 	q := dial(t, tg)
@@ -346,7 +346,7 @@ func TestTimestamp(t *testing.T) {
 	}
 }
 
-// TestTimestampRuns: the timestamp is milliseconds that pass, from what it was set to on, until a reset.
+// TestTimestampRuns: the timestamp counts milliseconds from the value that it was set to, until a reset.
 func TestTimestampRuns(t *testing.T) {
 	inBubble(t, func(t *testing.T, tg *Target) {
 		q := dial(t, tg)
@@ -370,7 +370,7 @@ func TestTimestampRuns(t *testing.T) {
 	})
 }
 
-// TestQueuesAreGrantedOnce: Set Features 07h comes before I/O queues.
+// TestQueuesAreGrantedOnce: Set Features 07h fails once there are I/O queues.
 func TestQueuesAreGrantedOnce(t *testing.T) {
 	s := connect(t, newTarget(t), testNQN)
 	defer s.close()

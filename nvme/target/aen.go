@@ -6,7 +6,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
-// maxEventRequests is AERL + 1: Asynchronous Event Requests that a host may have outstanding.
+// maxEventRequests is AERL + 1: how many Asynchronous Event Requests a host may have outstanding.
 const maxEventRequests = 4
 
 // eventKind is an asynchronous event that a controller can send.
@@ -21,27 +21,26 @@ const (
 	eventKinds
 )
 
-// What the host is told of each kind, and the bit of feature 0Bh that allows it. Reservation
-// notifications have feature 82h of their own, and the end of a sanitize operation is always told.
+// The event that the host gets for each kind, and the bit of feature 0Bh that enables it. Reservation notifications
+// have feature 82h of their own, and the end of a sanitize operation is always reported.
 var (
 	eventResult = [eventKinds]nvme.AsyncEvent{nvme.EventNamespaceChanged, nvme.EventANAChanged, nvme.EventReservation,
 		nvme.EventSanitized, nvme.EventDiscoveryChanged}
 	eventConfig = [eventKinds]nvme.AsyncEventConfig{nvme.AENNamespace, nvme.AENANA, 0, 0, nvme.AENDiscovery}
 )
 
-// events are the event requests that a controller holds and the events that wait for one.
-// controller.mu guards it.
+// events are the event requests that a controller holds and the events that wait for one. Guarded by controller.mu.
 type events struct {
 	held    []*Request
-	pending [eventKinds]bool // to be told
-	masked  [eventKinds]bool // told, and the host hasn't read the log since
+	pending [eventKinds]bool // to be reported
+	masked  [eventKinds]bool // reported, and the host hasn't read the log since
 	changed []uint32         // NSIDs, ascending, of the changed namespace list
 	tooMany bool
 
-	resv      []nvme.ReservationNotification // not read yet, the oldest first
+	resv      []nvme.ReservationNotification // not read yet, oldest first
 	resvCount uint64
 
-	context []byte // the reporting context of the Persistent Event log; nil for none
+	context []byte // the reporting context of the Persistent Event log; nil if there is none
 }
 
 func (e *events) takeAll() []*Request {
@@ -56,7 +55,7 @@ type answer struct {
 	event nvme.AsyncEvent
 }
 
-// take pairs events with requests. Called with controller.mu held; deliver follows without.
+// take pairs events with requests. Called with controller.mu held; the caller calls deliver after releasing it.
 func (e *events) take() (out []answer) {
 	for k := range eventKinds {
 		if len(e.held) == 0 {
@@ -71,8 +70,7 @@ func (e *events) take() (out []answer) {
 	return out
 }
 
-// unwant drops the events that wait for a request, and of a kind that the host doesn't want any more. Called with
-// controller.mu held.
+// unwant drops the pending events of kinds that the host no longer wants. Called with controller.mu held.
 func (e *events) unwant(wanted nvme.AsyncEventConfig) {
 	for k, bit := range eventConfig {
 		if bit&^wanted != 0 {
@@ -88,7 +86,7 @@ func deliver(out []answer) {
 	}
 }
 
-// asyncEvent executes Asynchronous Event Request: it is held until there is an event.
+// asyncEvent executes Asynchronous Event Request, which is held until there is an event.
 func (r *Request) asyncEvent() {
 	c := r.engine.q.ctrl
 	c.mu.Lock()
@@ -108,7 +106,7 @@ func (r *Request) asyncEvent() {
 	deliver(out)
 }
 
-// raise notes an event where the host wants its kind. Called with mu held.
+// raise notes an event if the host wants its kind. Called with mu held.
 func (c *controller) raise(k eventKind) []answer {
 	if bit := eventConfig[k]; c.dead || bit != 0 && c.features.asyncEvent&bit == 0 {
 		return nil
@@ -133,8 +131,8 @@ func (c *controller) namespaceChanged(nsid uint32) {
 	deliver(out)
 }
 
-// changedNamespaces is the changed namespace list. Without retain, reading it empties it and
-// lets the next event through.
+// changedNamespaces returns the changed namespace list. Without retain, reading it empties it and lets the next event
+// through.
 func (c *controller) changedNamespaces(retain bool) nvme.ChangedNamespaces {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -146,8 +144,7 @@ func (c *controller) changedNamespaces(retain bool) nvme.ChangedNamespaces {
 	return p
 }
 
-// rearm lets the next event of a kind through, after the host has read all there is to know.
-// Called with mu held.
+// rearm lets the next event of a kind through, after the host has read all there is to know. Called with mu held.
 func (c *controller) rearm(k eventKind) {
 	c.events.pending[k], c.events.masked[k] = false, false
 }

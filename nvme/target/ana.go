@@ -9,16 +9,16 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
-// Asymmetric namespace access (NVMe base, section of that name): a namespace belongs to a
-// group, and a group has a state at each port. A controller sees the states of the port that
-// its host came to. Where nothing was set, a group is optimized.
+// Asymmetric namespace access (NVMe base, section of that name): a namespace belongs to a group, and a group has a
+// state at each port. A controller sees the states of the port that its host connected to. A group whose state was not
+// set is optimized.
 
 // MaxANAGroup is the largest ANA group identifier.
 const MaxANAGroup = 128
 
-// What Identify Controller tells of ANA.
+// What Identify Controller reports about ANA.
 const (
-	anaTransition = 10          // ANATT: a host may take a change for lost after so many seconds
+	anaTransition = 10          // ANATT: seconds after which a host may give up on a transition
 	anaCaps       = 0x1f | 1<<6 // ANACAP: all states are reported, a namespace stays in its group
 	anaCapCreate  = 1 << 7      // ANACAP: the host that creates a namespace may choose its group
 )
@@ -26,7 +26,7 @@ const (
 // anaStates are the states of the groups at one port, by identifier.
 type anaStates [MaxANAGroup + 1]nvme.ANAState
 
-// state is that of a group. A nil anaStates has all optimized.
+// state returns the state of a group. With a nil anaStates all are optimized.
 func (s *anaStates) state(group uint32) nvme.ANAState {
 	if s == nil || s[group] == 0 {
 		return nvme.ANAOptimized
@@ -45,7 +45,7 @@ func (n *anaCounts) changed(group uint32) {
 	n.groups[group]++
 }
 
-// anaStatus says whether commands fail in a state, and how.
+// anaStatus returns the status with which commands fail in a state, or success.
 func anaStatus(s nvme.ANAState) nvme.Status {
 	switch s {
 	case nvme.ANAInaccessible:
@@ -58,14 +58,14 @@ func anaStatus(s nvme.ANAState) nvme.Status {
 	return nvme.StatusSuccess
 }
 
-// access is success where the controller reaches a namespace, or the status of commands to it. It comes without Do Not
-// Retry: another path may do.
+// access returns success if the controller can reach a namespace, or the status for commands to it. That is without Do
+// Not Retry: another path may work.
 func (c *controller) access(ns *Namespace) nvme.Status {
 	return anaStatus(c.anaState(ns.anaGroup))
 }
 
-// SetANAState sets the state of an ANA group at a port, and tells the hosts that came there.
-// Commands that are under way are not disturbed. The error is ErrConfig, or ErrNotFound.
+// SetANAState sets the state of an ANA group at a port, and tells the hosts that connected there. Commands under way
+// are not disturbed. The error is ErrConfig, or ErrNotFound.
 func (t *Target) SetANAState(port uint16, group uint32, state nvme.ANAState) error {
 	switch state {
 	case nvme.ANAOptimized, nvme.ANANonOptimized, nvme.ANAInaccessible, nvme.ANAPersistentLoss, nvme.ANAChange:
@@ -94,7 +94,7 @@ func (t *Target) SetANAState(port uint16, group uint32, state nvme.ANAState) err
 	return nil
 }
 
-// PortID is the identifier of the port at an address. The error is ErrNotFound.
+// PortID returns the identifier of the port at an address. The error is ErrNotFound.
 func (t *Target) PortID(transport nvme.TransportType, addr netip.AddrPort) (uint16, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -106,8 +106,8 @@ func (t *Target) PortID(transport nvme.TransportType, addr netip.AddrPort) (uint
 	return 0, fmt.Errorf("target: port %s %s %w", transport, addr, ErrNotFound)
 }
 
-// spreadANA gives each controller the states of its port, and marks the namespaces that some
-// controller can't reach. It returns the controllers whose log is another. Called with mu held.
+// spreadANA gives each controller the states of its port, and marks the namespaces that some controller can't reach. It
+// returns the controllers whose log has changed. Called with mu held.
 func (t *Target) spreadANA() (changed []*controller) {
 	for _, c := range t.controllers {
 		if c.giveANA(t.anaFor(c)) {
@@ -123,8 +123,8 @@ func (t *Target) spreadANA() (changed []*controller) {
 	return changed
 }
 
-// anaFor is what a controller is to have: the states of the port that its host came to, or nil where all are optimized.
-// Called with mu held.
+// anaFor returns the states that a controller is to have: those of the port that its host connected to, or nil if all
+// are optimized. Called with mu held.
 func (t *Target) anaFor(c *controller) *anaStates {
 	p := t.portAt(c.attr.Transport, c.attr.Local)
 	if p == nil || *p.ana == (anaStates{}) {
@@ -134,8 +134,8 @@ func (t *Target) anaFor(c *controller) *anaStates {
 	return &states
 }
 
-// giveANA gives a controller the states of groups, and says whether one that it has namespaces of is in another than
-// before: only those are in its log. Called with Target.mu held.
+// giveANA gives a controller the states of groups, and reports whether the state of a group that it has namespaces in
+// has changed: only those are in its log. Called with Target.mu held.
 func (c *controller) giveANA(now *anaStates) (changed bool) {
 	old := c.ana.Swap(now)
 	var seen [MaxANAGroup + 1]bool
@@ -148,8 +148,8 @@ func (c *controller) giveANA(now *anaStates) (changed bool) {
 	return changed
 }
 
-// countANA counts that a namespace came or went, for the controllers that have or had it. Called with mu held, since
-// before it did.
+// countANA counts that a namespace came or went, for the controllers that have or had it. Called with mu held since
+// before the change.
 func (t *Target) countANA(ns *Namespace) {
 	for _, c := range t.controllers {
 		if c.sub == ns.sub && c.has(ns.nsid) {
@@ -158,7 +158,7 @@ func (t *Target) countANA(ns *Namespace) {
 	}
 }
 
-// countANA counts a change of a group, in its state or its namespaces. Called with Target.mu held, since before the
+// countANA counts a change of a group, of its state or its namespaces. Called with Target.mu held since before the
 // change.
 func (c *controller) countANA(group uint32) {
 	c.mu.Lock()
@@ -166,7 +166,7 @@ func (c *controller) countANA(group uint32) {
 	c.mu.Unlock()
 }
 
-// barredGroups says which groups can't be reached through some port. Called with mu held.
+// barredGroups returns which groups can't be reached through some port. Called with mu held.
 func (t *Target) barredGroups() (barred [MaxANAGroup + 1]bool) {
 	for i := range t.ports {
 		for g, s := range t.ports[i].ana {
@@ -176,7 +176,7 @@ func (t *Target) barredGroups() (barred [MaxANAGroup + 1]bool) {
 	return barred
 }
 
-// bar sets whether commands to the namespace have to look at the state of its group.
+// bar sets whether commands to the namespace have to check the state of its group.
 func (ns *Namespace) bar(on bool) {
 	if on {
 		ns.state.Or(nsBarred)
@@ -185,12 +185,12 @@ func (ns *Namespace) bar(on bool) {
 	}
 }
 
-// anaState is the state of a group for the host of c.
+// anaState returns the state of a group for the host of c.
 func (c *controller) anaState(group uint32) nvme.ANAState {
 	return c.ana.Load().state(group)
 }
 
-// anaChanged tells the host that the ANA log is another.
+// anaChanged tells the host that the ANA log has changed.
 func (c *controller) anaChanged() {
 	c.mu.Lock()
 	out := c.raise(eventANA)
@@ -198,8 +198,8 @@ func (c *controller) anaChanged() {
 	deliver(out)
 }
 
-// anaLog is the ANA log: the groups that the namespaces of the subsystem are in, without the
-// namespaces where groupsOnly. Without retain, reading it lets the next event through.
+// anaLog returns the ANA log: the groups of the subsystem's namespaces, without the namespaces if groupsOnly. Without
+// retain, reading it lets the next event through.
 func (c *controller) anaLog(groupsOnly, retain bool) []byte {
 	if !retain {
 		c.mu.Lock()
@@ -208,13 +208,13 @@ func (c *controller) anaLog(groupsOnly, retain bool) []byte {
 	}
 	p := c.anaGroups(groupsOnly)
 	slices.SortFunc(p.Groups, func(a, b nvme.ANAGroup) int { return cmp.Compare(a.ID, b.ID) })
-	// Hosts that read piece by piece read as much as there could be.
+	// Hosts that read the log in pieces read as much as its largest size.
 	b := p.AppendTo(make([]byte, 0, nvme.ANALogSize(MaxANAGroup, c.sub.nn())))
 	return b[:cap(b)]
 }
 
-// anaGroups is the log with its groups in any order. Change counts begin with 0 for the log and, because that says that
-// there is none, with 1 for a group.
+// anaGroups returns the log with its groups in any order. Change counts begin with 0 for the log, and with 1 for a
+// group, because 0 says that a group has none.
 func (c *controller) anaGroups(groupsOnly bool) (p nvme.ANALog) {
 	c.t.mu.Lock() // what is counted is what is listed
 	defer c.t.mu.Unlock()

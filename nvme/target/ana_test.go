@@ -117,7 +117,7 @@ func TestANAStates(t *testing.T) {
 	b.io.must(read(3), data)
 }
 
-// TestANAGroupsAscend: the log has groups by their identifiers, whatever the namespaces' are.
+// TestANAGroupsAscend: the log lists groups in the order of their identifiers, whatever the order of the namespaces.
 func TestANAGroupsAscend(t *testing.T) {
 	tg := newTargetWith(t, func(c *Config) {
 		for i, group := range []uint32{7, 3, 7, 1} {
@@ -145,8 +145,8 @@ func TestANAGroupsAscend(t *testing.T) {
 	}
 }
 
-// TestANAChangeCounts: the log and its groups count each of their changes, namespaces that come and go among them, since
-// the controller was reset (NVMe base, "Asymmetric Namespace Access"; a count of a group begins with 1).
+// TestANAChangeCounts: the log and its groups count each of their changes, including namespaces that come and go, since
+// the controller was reset (NVMe base, "Asymmetric Namespace Access"; a group's count begins with 1).
 func TestANAChangeCounts(t *testing.T) {
 	tg := newTargetWith(t, func(c *Config) {
 		c.Ports = []Port{{ID: 1, Transport: nvme.TransportTCP, Addr: anaPortA}, {ID: 2, Transport: nvme.TransportTCP, Addr: anaPortB}}
@@ -208,8 +208,8 @@ func TestANAChangeCounts(t *testing.T) {
 	expect("after a reset", 0, group(1, 1, 1))
 }
 
-// TestANAOfOthers: a host isn't told of a group that it has no namespace of ("Asymmetric Namespace Access Change": of one
-// that contains namespaces attached to this controller).
+// TestANAOfOthers: a host isn't told of a group in which it has no namespace ("Asymmetric Namespace Access Change": of
+// one that contains namespaces attached to this controller).
 func TestANAOfOthers(t *testing.T) {
 	const elsewhere = "nqn.2024-01.com.example:elsewhere"
 	tg := newTargetWith(t, func(c *Config) {
@@ -242,9 +242,9 @@ func TestANAOfOthers(t *testing.T) {
 	}
 }
 
-// TestANAAdmin: what a group that can't be reached does to commands of the admin queue, and to those of all namespaces:
-// features of its namespaces aren't there, and how much of their capacity is in use isn't known (NVMe base, "ANA effects
-// on Command Processing").
+// TestANAAdmin: how a group that can't be reached affects commands of the admin queue, and commands for all namespaces:
+// features of its namespaces aren't available, and how much of their capacity is in use isn't known (NVMe base, "ANA
+// effects on Command Processing").
 func TestANAAdmin(t *testing.T) {
 	tg := newANATarget(t)
 	s := connectAt(t, tg, anaPortA)
@@ -280,9 +280,9 @@ func TestANAAdmin(t *testing.T) {
 	}
 }
 
-// TestANADelete: a controller deletes no namespace that is attached to it and that it can't reach (NVMe base, "ANA
-// Inaccessible state" and those behind it), nor all where one is such. Another does, and so does this one where it isn't
-// attached: one that is lost should be detached ("Host ANA Persistent Loss Operation").
+// TestANADelete: a controller can't delete a namespace that is attached to it and that it can't reach (NVMe base, "ANA
+// Inaccessible state" and the following), nor all namespaces if one is like that. Another controller can, and so can
+// this one if the namespace isn't attached: a lost one should be detached ("Host ANA Persistent Loss Operation").
 func TestANADelete(t *testing.T) {
 	tg := newTargetWith(t, func(c *Config) {
 		c.Ports = []Port{{ID: 1, Transport: nvme.TransportTCP, Addr: anaPortA}, {ID: 2, Transport: nvme.TransportTCP, Addr: anaPortB}}
@@ -324,8 +324,8 @@ func TestANADelete(t *testing.T) {
 	}
 }
 
-// TestPortAt: a controller's port is the one that listens at the address its host came to, or else at all of them, for
-// its transport and at its number.
+// TestPortAt: a controller's port is the one that listens at the address its host connected to, or else one that
+// listens at all addresses, with the same transport and port number.
 func TestPortAt(t *testing.T) {
 	at := netip.MustParseAddrPort
 	tcp, rdma := nvme.TransportTCP, nvme.TransportRDMA
@@ -358,7 +358,7 @@ func TestPortAt(t *testing.T) {
 	}
 }
 
-// TestANALater: ports, namespaces and hosts that come later find the states that were set.
+// TestANALater: ports, namespaces and hosts that are added later get the states that were set.
 func TestANALater(t *testing.T) {
 	tg := newANATarget(t)
 	early := connectAt(t, tg, netip.MustParseAddrPort("192.0.2.1:4422"))
@@ -405,7 +405,7 @@ func TestANALater(t *testing.T) {
 	}
 }
 
-// TestANAPorts: a port that comes or goes changes the states of those who reached the target there, and they are told.
+// TestANAPorts: adding or removing a port changes the states for hosts that connected there, and they are told.
 func TestANAPorts(t *testing.T) {
 	tg := newANATarget(t)
 	at := netip.MustParseAddrPort("192.0.2.1:4421")

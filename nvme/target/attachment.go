@@ -2,10 +2,10 @@ package target
 
 import "github.com/nvme-anywhere/nvmeof/nvme"
 
-// Which namespaces a controller has (NVMe base, "Namespace Attachment"). The operator's are
-// attached to every controller, those that hosts create to none, until a host says otherwise for
-// a controller. Controllers are made on demand, so what was said last for one of a host's holds
-// for the next that this host makes, after a restart too.
+// Which namespaces a controller has (NVMe base, "Namespace Attachment"). The operator's namespaces are attached to
+// every controller, those that hosts create to none, until a host attaches or detaches them for a controller.
+// Controllers are made on demand, so what was last set for one of a host's controllers applies to the next one that
+// this host makes, also after a restart.
 
 // nsSet is a set of namespaces; the zero value is empty.
 type nsSet [MaxNSID / 64]uint64
@@ -24,7 +24,7 @@ func (s *nsSet) set(nsid uint32, in bool) {
 	}
 }
 
-// namespace finds a namespace that is attached to the controller; nil where there is none.
+// namespace finds a namespace that is attached to the controller; nil if there is none.
 func (c *controller) namespace(nsid uint32) *Namespace {
 	if !c.has(nsid) {
 		return nil
@@ -32,13 +32,13 @@ func (c *controller) namespace(nsid uint32) *Namespace {
 	return c.sub.namespace(nsid)
 }
 
-// has says whether a namespace is attached to the controller, or was when it went.
+// has reports whether a namespace is attached to the controller, or was when the namespace was removed.
 func (c *controller) has(nsid uint32) bool {
 	d := c.detached.Load()
 	return d == nil || !d.has(nsid)
 }
 
-// all are the attached namespaces in the order of their NSIDs.
+// all returns the attached namespaces in the order of their NSIDs.
 func (c *controller) all() []*Namespace {
 	all := c.sub.all()
 	d := c.detached.Load()
@@ -54,7 +54,7 @@ func (c *controller) all() []*Namespace {
 	return attached
 }
 
-// detach changes whether a namespace is attached. Called with Target.mu held.
+// detach sets whether a namespace is detached. Called with Target.mu held.
 func (c *controller) detach(nsid uint32, off bool) {
 	old := c.detached.Load()
 	if (old != nil && old.has(nsid)) == off {
@@ -71,7 +71,7 @@ func (c *controller) detach(nsid uint32, off bool) {
 	c.detached.Store(next)
 }
 
-// giveNamespaces attaches to a new controller what its host had. Called with Target.mu held.
+// giveNamespaces attaches to a new controller the namespaces that its host had. Called with Target.mu held.
 func (t *Target) giveNamespaces(c *controller) {
 	if c.sub.managed == nil {
 		return
@@ -81,8 +81,8 @@ func (t *Target) giveNamespaces(c *controller) {
 	}
 }
 
-// wants says whether a namespace is to be attached to a new controller, or a new one to a
-// controller. Called with Target.mu held.
+// wants reports whether a namespace is to be attached to a new controller, or a new namespace to a controller. Called
+// with Target.mu held.
 func (t *Target) wants(c *controller, ns *Namespace) bool {
 	differs := c.sub.managed.hosts[c.hostNQN]
 	if ns.created == (differs != nil && differs.has(ns.nsid)) {
@@ -91,7 +91,7 @@ func (t *Target) wants(c *controller, ns *Namespace) bool {
 	return false
 }
 
-// attachedTo counts the controllers other than one that have a namespace. Called with mu held.
+// attachedTo counts the controllers, other than except, that have a namespace. Called with mu held.
 func (t *Target) attachedTo(ns *Namespace, except *controller) (n int) {
 	for _, c := range t.controllers {
 		if c != except && c.sub == ns.sub && c.has(ns.nsid) {
@@ -101,8 +101,7 @@ func (t *Target) attachedTo(ns *Namespace, except *controller) (n int) {
 	return n
 }
 
-// offerNamespace attaches a namespace that is new to the controllers that are to have it. Called
-// with Target.mu held.
+// offerNamespace attaches a new namespace to the controllers that are to have it. Called with Target.mu held.
 func (t *Target) offerNamespace(ns *Namespace) {
 	if ns.sub.managed == nil {
 		return
@@ -132,7 +131,7 @@ func (r *Request) namespaceAttachment() {
 	}
 }
 
-// changeAttachment goes on with the list of controllers. All of them change, or none.
+// changeAttachment continues with the list of controllers. Either all of them change, or none.
 func (r *Request) changeAttachment() {
 	s := r.engine.q.ctrl.sub
 	var page [nvme.PageSize]byte
@@ -168,8 +167,8 @@ func (r *Request) changeAttachment() {
 	r.respond(nvme.StatusSuccess)
 }
 
-// mayChange is success where no reservation of another host keeps the host of r from changing
-// the namespace as a whole, which counts as a write.
+// mayChange returns success unless a reservation of another host prevents the host of r from changing the namespace as
+// a whole, which counts as a write.
 func (r *Request) mayChange(ns *Namespace) nvme.Status {
 	if ns.resv.now.Load().conflicts(r.engine.q.ctrl.hostID, true) {
 		return resvConflict
@@ -177,8 +176,8 @@ func (r *Request) mayChange(ns *Namespace) nvme.Status {
 	return nvme.StatusSuccess
 }
 
-// attachable finds the controllers of a list, and says why a namespace can't be attached to
-// them, or detached. Called with managed.mu held.
+// attachable finds the controllers of a list, or returns why a namespace can't be attached to them, or detached. Called
+// with managed.mu held.
 func (s *Subsystem) attachable(ns *Namespace, list nvme.ControllerList, detach bool) ([]*controller, nvme.Status) {
 	t := s.t
 	t.mu.Lock()
@@ -207,8 +206,7 @@ func (s *Subsystem) attachable(ns *Namespace, list nvme.ControllerList, detach b
 	return all, nvme.StatusSuccess
 }
 
-// attach attaches a namespace to controllers, or detaches it, when that is saved. Called with
-// managed.mu held.
+// attach attaches a namespace to controllers, or detaches it, after that is saved. Called with managed.mu held.
 func (s *Subsystem) attach(ns *Namespace, all []*controller, detach bool) nvme.Status {
 	hosts := cloneHosts(s.managed.hosts)
 	for _, c := range all {

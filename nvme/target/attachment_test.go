@@ -7,8 +7,8 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
-// TestPrivateNamespace: a namespace that isn't shared is attached to one controller at a time, also where several had it
-// one after the other, and what was said of each is remembered.
+// TestPrivateNamespace: a namespace that isn't shared is attached to one controller at a time, even if several had it
+// in turn, and what was set for each is remembered.
 func TestPrivateNamespace(t *testing.T) {
 	tg := newManaged(t, newMemPool(1<<20), newMemStore())
 	connectAdmin(dial(t, tg), nvme.DiscoveryNQN, 0) // whose controller has no namespaces, nor ever had
@@ -42,8 +42,8 @@ func TestPrivateNamespace(t *testing.T) {
 	b.close()
 }
 
-// TestAttachmentStrangers: namespaces that come and go, and lists of controllers, concern the controllers of their
-// subsystem alone.
+// TestAttachmentStrangers: namespaces that come and go, and lists of controllers, affect only the controllers of their
+// own subsystem.
 func TestAttachmentStrangers(t *testing.T) {
 	tg := newManaged(t, newMemPool(1<<20), newMemStore())
 	if _, err := tg.AddSubsystem(SubsystemConfig{NQN: otherNQN, AllowAnyHost: true,
@@ -69,7 +69,7 @@ func TestAttachmentStrangers(t *testing.T) {
 	}
 }
 
-// TestAttachmentForgotten: a host is remembered only while it has other namespaces than hosts have otherwise.
+// TestAttachmentForgotten: a host is remembered only while its namespaces differ from the default.
 func TestAttachmentForgotten(t *testing.T) {
 	tg := newManaged(t, newMemPool(1<<20), newMemStore())
 	s := connectAs(t, tg, 1)
@@ -125,8 +125,8 @@ func TestAttachmentOfANA(t *testing.T) {
 	}
 }
 
-// TestNoticesOfAttached: a controller is told of reservations on the namespaces that are attached to it, whatever its
-// host registered with (NVMe base, "Reservation Notification").
+// TestNoticesOfAttached: a controller is told of reservations on the namespaces that are attached to it, whichever
+// controller its host used to register (NVMe base, "Reservation Notification").
 func TestNoticesOfAttached(t *testing.T) {
 	tg := newManaged(t, newMemPool(1<<20), newMemStore())
 	a, b := connectAs(t, tg, 1), connectAs(t, tg, 2)

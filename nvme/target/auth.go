@@ -8,28 +8,29 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme/dhchap"
 )
 
-// Authentication says which hosts have to authenticate themselves (DH-HMAC-CHAP), and how. It is
-// asked for on every queue of an NVM subsystem; discovery controllers are open to all.
+// Authentication says which hosts have to authenticate themselves (DH-HMAC-CHAP), and how. It applies to every queue of
+// an NVM subsystem; discovery controllers are open to all.
 type Authentication struct {
-	// Hosts are the secrets of hosts, by NQN. A host that isn't among them can't connect to any
-	// NVM subsystem, unless Optional is set.
+	// Hosts are the secrets of hosts, by NQN. A host without one can't connect to any NVM subsystem, unless Optional is
+	// set.
 	Hosts    map[string]HostSecrets
 	Optional bool
-	// Hashes and DHGroups may be used, the preferred first. Nil: all; the strongest hash function
-	// first, and ffdhe3072, the larger groups, ffdhe2048 and no group last.
+	// Hashes and DHGroups are the hash functions and groups that may be used, in order of preference. Nil means all:
+	// the strongest hash function first; of the groups ffdhe3072 first, then the larger ones, ffdhe2048, and no group
+	// last.
 	Hashes   []nvme.AuthHash
 	DHGroups []nvme.DHGroup
 }
 
 // HostSecrets are the secrets of one host.
 type HostSecrets struct {
-	Host *dhchap.Secret // which the host has to prove that it has
-	// Controller is what our controllers prove to the host, where it asks them to; nil: they
-	// can't, and such a host gives up.
+	Host *dhchap.Secret // the host has to prove that it has it
+	// Controller is what our controllers prove to the host if it asks them to; with nil they can't, and such a host
+	// gives up.
 	Controller *dhchap.Secret
 }
 
-// Validate says what is wrong with a. The error is ErrConfig.
+// Validate reports what is wrong with a. The error is ErrConfig.
 func (a *Authentication) Validate() error {
 	for nqn, s := range a.Hosts {
 		if err := nvme.CheckNQN(nqn); err != nil {
@@ -55,15 +56,15 @@ func (a *Authentication) Validate() error {
 	return nil
 }
 
-// preferredGroups is the order without a choice of the user's: ffdhe3072 is what every controller
-// has to have, and enough; larger ones cost both sides much time for each queue.
+// preferredGroups returns the default order of groups: ffdhe3072 is what every controller must support, and enough;
+// larger ones cost both sides much time for each queue.
 func preferredGroups() []nvme.DHGroup {
 	return []nvme.DHGroup{nvme.DHFFDHE3072, nvme.DHFFDHE4096, nvme.DHFFDHE6144, nvme.DHFFDHE8192, nvme.DHFFDHE2048, nvme.DHNull}
 }
 
-// SetAuthentication replaces the authentication of the configuration; nil: nobody has to. Hosts
-// that are connected stay so until DisconnectRevoked: what is new counts for queues that connect,
-// and where a host authenticates anew. The error is ErrConfig, and nothing is replaced.
+// SetAuthentication replaces the authentication of the configuration; with nil, no host has to authenticate itself.
+// Hosts that are connected stay so until DisconnectRevoked: the new rules apply to queues that connect, and when a host
+// authenticates itself again. If the error is ErrConfig, nothing is replaced.
 func (t *Target) SetAuthentication(a *Authentication) error {
 	if a == nil {
 		t.auth.Store(nil)
@@ -86,9 +87,9 @@ func (t *Target) SetAuthentication(a *Authentication) error {
 	return nil
 }
 
-// DisconnectRevoked ends the connections of hosts that couldn't connect any more, because they have
-// no secret: it was taken away, or authentication wasn't demanded when they came. It is apart from
-// SetAuthentication for the sake of those who may have to take that back.
+// DisconnectRevoked ends the connections of hosts that couldn't connect any more, because they have no secret: it was
+// taken away, or authentication wasn't demanded when they connected. It is separate from SetAuthentication for callers
+// that may have to undo that.
 func (t *Target) DisconnectRevoked() {
 	t.mu.Lock()
 	all := slices.Collect(maps.Values(t.controllers))
@@ -100,8 +101,8 @@ func (t *Target) DisconnectRevoked() {
 	}
 }
 
-// mustAuthenticate says whether a host has to authenticate itself to use a subsystem, or that it
-// can't use it, as one that bears the subsystem's own name.
+// mustAuthenticate reports whether a host has to authenticate itself to use a subsystem, or why it can't use it, as for
+// a host that has the subsystem's own name.
 func (t *Target) mustAuthenticate(sub *Subsystem, host string) (bool, *refusal) {
 	a := t.auth.Load()
 	if a == nil || sub.discovery {

@@ -10,7 +10,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
-// occupy takes every place where authentications are computed; what it returns frees them.
+// occupy takes every place in which authentications are computed; the function that it returns frees them.
 func occupy(tg *Target) (free func()) {
 	for range cap(tg.computing) {
 		tg.computing <- struct{}{}
@@ -26,7 +26,7 @@ func negotiation() []byte {
 	return (&nvme.AuthNegotiate{TID: 9, Hash: nvme.AuthHashes(), DH: nvme.DHGroups()}).AppendTo(nil)
 }
 
-// outOfTurn is a message that fails every transaction that hasn't come so far.
+// outOfTurn is a message that fails every transaction that hasn't got that far.
 func outOfTurn() []byte { return (&nvme.AuthSuccess2{TID: 9}).AppendTo(nil) }
 
 // authenticatedQueues connects an admin and an I/O queue, both authenticated.
@@ -45,8 +45,8 @@ func authenticatedQueues(t *testing.T, tg *Target, s HostSecrets) (admin, io *fa
 	return admin, io
 }
 
-// TestAuthenticationFailsFused: a host that fails to authenticate itself anew, while a queue of its
-// holds the first half of a fused operation, gets no further with the second.
+// TestAuthenticationFailsFused: if a host fails to reauthenticate while one of its queues holds the first half of a
+// fused operation, it can't continue with the second half.
 func TestAuthenticationFailsFused(t *testing.T) {
 	tg, s := demand(t, func(a *Authentication) { a.DHGroups = []nvme.DHGroup{nvme.DHNull} })
 	admin, io := authenticatedQueues(t, tg, s)
@@ -67,8 +67,8 @@ func TestAuthenticationFailsFused(t *testing.T) {
 	admin.hangUp(nil)
 }
 
-// TestFusedTooLate: the first half of a fused operation that is taken up at the moment when its
-// queue changes is answered, and not forgotten.
+// TestFusedTooLate: the first half of a fused operation that arrives at the moment when its queue changes state is
+// answered, and not forgotten.
 func TestFusedTooLate(t *testing.T) {
 	for state, want := range map[uint32]nvme.Status{
 		queueAuthenticating: authRequired,
@@ -98,8 +98,8 @@ func TestFusedTooLate(t *testing.T) {
 	}
 }
 
-// TestAuthenticationPatience: however long a host wants to be kept alive, it can't keep a
-// connection for longer than two minutes without authenticating itself.
+// TestAuthenticationPatience: however long the host's keep-alive timeout, it can't keep a connection for longer than
+// two minutes without authenticating itself.
 func TestAuthenticationPatience(t *testing.T) {
 	inBubble(t, func(t *testing.T, tg *Target) {
 		a := &Authentication{Hosts: map[string]HostSecrets{testHost: {Host: testSecret(t)}}}
@@ -118,8 +118,8 @@ func TestAuthenticationPatience(t *testing.T) {
 	})
 }
 
-// TestAuthenticationTimeoutEarly: the time may be over before the queue has what it is measured for,
-// where the program stood still meanwhile.
+// TestAuthenticationTimeoutEarly: the timer may expire before the queue has the authentication that it is for, if the
+// program stood still meanwhile.
 func TestAuthenticationTimeoutEarly(t *testing.T) {
 	inBubble(t, func(t *testing.T, tg *Target) {
 		c := dial(t, tg)
@@ -132,8 +132,8 @@ func TestAuthenticationTimeoutEarly(t *testing.T) {
 	})
 }
 
-// TestAuthenticationFailsOnce: a host that doesn't fetch why it failed is cut off, and has failed
-// once only.
+// TestAuthenticationFailsOnce: a host that doesn't fetch the reason of its failure is disconnected, and counted as
+// failed only once.
 func TestAuthenticationFailsOnce(t *testing.T) {
 	inBubble(t, func(t *testing.T, tg *Target) {
 		a := &Authentication{Hosts: map[string]HostSecrets{testHost: {Host: testSecret(t)}}}
@@ -149,8 +149,8 @@ func TestAuthenticationFailsOnce(t *testing.T) {
 	})
 }
 
-// TestAuthenticationNotBegun: a host that needn't authenticate itself, and whose command was wrong,
-// has begun nothing that could run out of time.
+// TestAuthenticationNotBegun: a host that needn't authenticate itself, and whose command was wrong, has begun nothing
+// that could time out.
 func TestAuthenticationNotBegun(t *testing.T) {
 	inBubble(t, func(t *testing.T, tg *Target) {
 		c := dial(t, tg)
@@ -169,8 +169,8 @@ func TestAuthenticationNotBegun(t *testing.T) {
 	})
 }
 
-// TestAuthenticationBeginsOnce: of messages that arrive at the same time on a queue that had no
-// authentication, one is taken.
+// TestAuthenticationBeginsOnce: of messages that arrive at the same time on a queue that had no authentication, only
+// one is taken.
 func TestAuthenticationBeginsOnce(t *testing.T) {
 	tg := newTarget(t, newTestVolume(1<<20, 4096))
 	c := dial(t, tg)
@@ -219,7 +219,7 @@ func TestAuthenticationOfNobody(t *testing.T) {
 	}
 }
 
-// TestAuthenticationNotStalled: commands that are refused give a host no more time.
+// TestAuthenticationNotStalled: refused commands don't extend a host's timeout.
 func TestAuthenticationNotStalled(t *testing.T) {
 	inBubble(t, func(t *testing.T, tg *Target) {
 		a := &Authentication{Hosts: map[string]HostSecrets{testHost: {Host: testSecret(t)}}}

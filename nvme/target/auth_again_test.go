@@ -9,9 +9,9 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
-// TestDisconnectRevoked: a host whose secret is taken away goes, unless authentication is optional,
-// and so does one that never had a secret when authentication is demanded. Who has one stays,
-// though it changed, and so does who looks at discovery.
+// TestDisconnectRevoked: a host whose secret is taken away is disconnected, unless authentication is optional, and so
+// is one that never had a secret when authentication becomes mandatory. A host that has a secret stays, even if it
+// changed, and so does a host on a discovery controller.
 func TestDisconnectRevoked(t *testing.T) {
 	const other, guest = "nqn.2024-01.com.example:other", "nqn.2024-01.com.example:guest"
 	tg, s := demand(t, func(a *Authentication) {
@@ -65,8 +65,8 @@ func TestDisconnectRevoked(t *testing.T) {
 	}
 }
 
-// TestReauthentication: a host authenticates anew while it works. New secrets end no connection;
-// they count from the next authentication on, and one that fails ends that connection.
+// TestReauthentication: a host reauthenticates while it works. New secrets end no connection; they apply from the next
+// authentication on, and if that fails its connection ends.
 func TestReauthentication(t *testing.T) {
 	tg, s := demand(t)
 	admin, id := connectUnknown(t, tg, 0)
@@ -117,7 +117,7 @@ func TestReauthentication(t *testing.T) {
 		t.Errorf("the I/O queue ended with %v", io.reason)
 	}
 	admin.must(getProperty(nvme.PropCAP), nil)
-	// From the failure on, before the host has fetched it, nothing is executed.
+	// From the failure on, even before the host has fetched it, nothing is executed.
 	h = newAuthHost(admin, next)
 	h.send(nvme.AuthSuccess2Message, (&nvme.AuthSuccess2{TID: 9}).AppendTo(nil))
 	admin.fails(getProperty(nvme.PropCAP), nil, authRequired)
@@ -125,7 +125,7 @@ func TestReauthentication(t *testing.T) {
 	admin.waitClosed()
 }
 
-// TestNoSecretAnyMore: a host that was let in, and couldn't be any more, gets no more queues.
+// TestNoSecretAnyMore: a host that was let in, but couldn't be any more, gets no further queues.
 func TestNoSecretAnyMore(t *testing.T) {
 	tg := newTarget(t, newTestVolume(1<<20, 512))
 	admin := dial(t, tg)
@@ -141,7 +141,7 @@ func TestNoSecretAnyMore(t *testing.T) {
 // keepAliveNone is a command that any controller answers.
 func keepAliveNone() nvme.Command { return getProperty(nvme.PropVS) }
 
-// TestReplay: what was a right answer once is none again.
+// TestReplay: a response that was right once isn't accepted again.
 func TestReplay(t *testing.T) {
 	tg, s := demand(t, func(a *Authentication) { a.DHGroups = []nvme.DHGroup{nvme.DHNull} })
 	var heard []byte

@@ -9,26 +9,26 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
-// queueAuth is the authentication of one queue: made by a Connect that demands it, or by the first
-// command of a host that wants it.
+// queueAuth is the authentication of one queue. It is made by a Connect that demands authentication, or by the first
+// authentication command of a host that chooses to.
 type queueAuth struct {
-	busy   atomic.Bool // a command is at work on tx
+	busy   atomic.Bool // a command is working on tx
 	tx     transaction
-	failed atomic.Bool // it failed, and was counted and logged
+	failed atomic.Bool // it failed, and that was counted and logged
 	timer  *time.Timer // until the next command of a transaction
 	last   atomic.Pointer[AuthStats]
 }
 
-// AuthStats is how a queue was authenticated last.
+// AuthStats says how a queue was last authenticated.
 type AuthStats struct {
 	Hash          nvme.AuthHash
 	DHGroup       nvme.DHGroup
-	Bidirectional bool // the controller proved itself, too
+	Bidirectional bool // the controller proved itself as well
 	Since         time.Time
 }
 
-// maxAuthTimeout bounds each step where the controller has no keep alive timeout, or a longer one:
-// who chose that isn't known yet.
+// maxAuthTimeout bounds each step if the controller has no keep-alive timeout, or a longer one: the host that chose
+// that hasn't proved who it is yet.
 const maxAuthTimeout = 2 * time.Minute
 
 // authTimeout is how long a host has for each step.
@@ -36,14 +36,14 @@ func (c *controller) authTimeout() time.Duration {
 	return min(cmp.Or(c.keepAlive(), maxAuthTimeout), maxAuthTimeout)
 }
 
-// newAuth prepares q, which belongs to c, for authentication. Time runs from now on.
+// newAuth prepares q, which belongs to c, for authentication. The timeout starts now.
 func (q *Queue) newAuth(c *controller) *queueAuth {
 	a := &queueAuth{tx: transaction{host: c.hostNQN, sub: c.sub.nqn}}
 	a.timer = time.AfterFunc(c.authTimeout(), func() { q.authTimeout(a) }) // q may not have a yet
 	return a
 }
 
-// hasAuth says whether q has the commands of authentication: not where nobody has to.
+// hasAuth reports whether q supports the commands of authentication: it doesn't if no host has to authenticate itself.
 func (q *Queue) hasAuth() bool { return q.auth.Load() != nil || q.t.auth.Load() != nil }
 
 // authTimeout runs when a host has taken too long.
@@ -58,14 +58,14 @@ func (q *Queue) authTimeout(a *queueAuth) {
 	q.disconnect(ErrAuthentication)
 }
 
-// authenticates says whether a command is one of those that may precede authentication.
+// authenticates reports whether a command is one of those that may precede authentication.
 func (r *Request) authenticates() bool {
 	t := r.Cmd.FCType()
 	return r.Cmd.Opcode() == nvme.OpFabrics && (t == nvme.FCAuthSend || t == nvme.FCAuthReceive)
 }
 
-// authLength checks the fields of Authentication Send and Receive and the data pointer, and gives
-// the length; where it responds with an error it returns 0.
+// authLength checks the fields of Authentication Send and Receive and the data pointer, and returns the length. If it
+// responds with an error it returns 0.
 func (r *Request) authLength(most int) int {
 	switch n := r.Cmd.AuthLength(); {
 	case r.Cmd[nvme.AuthOffSECP] != nvme.AuthSECP:
@@ -82,8 +82,8 @@ func (r *Request) authLength(most int) int {
 	return 0
 }
 
-// authSend executes Authentication Send: a message of the host. It succeeds whatever the message
-// is worth; the answer is for Authentication Receive.
+// authSend executes Authentication Send, which carries a message of the host. It succeeds whatever the message says;
+// the reply is for Authentication Receive.
 func (r *Request) authSend() {
 	if n := r.authLength(nvme.MaxAuthMessage); n > 0 {
 		r.withHostData(n, (*Request).authMessage)
@@ -102,7 +102,7 @@ func (r *Request) authMessage() {
 	}
 }
 
-// authReceive executes Authentication Receive: our message, and zeroes after it.
+// authReceive executes Authentication Receive: it returns our message, followed by zeroes.
 func (r *Request) authReceive() {
 	n := r.authLength(r.engine.q.attr.MaxTransfer)
 	if n == 0 {
@@ -124,13 +124,12 @@ func (r *Request) authReceive() {
 	})
 }
 
-// takeAuth makes r the only command that is at work on the authentication of its queue. A host
-// that doesn't wait for the answer to one before it sends the next gets a sequence error, and the
-// result is nil.
+// takeAuth makes r the only command that works on the authentication of its queue. If another one does, because the
+// host didn't wait for its response, r gets a sequence error, and the result is nil.
 func (r *Request) takeAuth() *queueAuth {
 	q := r.engine.q
 	a := q.auth.Load()
-	if a == nil { // the host begins, though it needn't: it has nothing to be late with yet
+	if a == nil { // the host begins, though it needn't: it can't be late yet
 		a = q.newAuth(q.ctrl)
 		a.timer.Stop()
 		if !q.auth.CompareAndSwap(nil, a) {
@@ -144,12 +143,11 @@ func (r *Request) takeAuth() *queueAuth {
 	return a
 }
 
-// withAuth has work do something with the transaction, for which r took a, notes what came of it,
-// lets go of a and goes on with then.
+// withAuth runs work on the transaction, for which r took a, notes the result, releases a and continues with then.
 //
-// The work may take powers modulo a large prime, which must not keep other connections waiting:
-// it is done in a goroutine of its own, not many at a time, and not at all for a connection that
-// has ended meanwhile. Nobody's time runs out.
+// The work may compute powers modulo a large prime, which must not keep other connections waiting: it is done in a
+// goroutine of its own, few at a time, and not at all if the connection has ended meanwhile. No timeout runs while it
+// is done.
 func (r *Request) withAuth(a *queueAuth, work, then func()) {
 	q := r.engine.q
 	a.timer.Stop()
@@ -169,8 +167,8 @@ func (r *Request) withAuth(a *queueAuth, work, then func()) {
 	}()
 }
 
-// lastSeen is when the last command of q arrived. A host that waits while its authentication is
-// computed, or has to wait for that, isn't silent.
+// lastSeen returns when the last command of q arrived. A host that waits for its authentication to be computed, or for
+// its turn to be, isn't silent.
 func (q *Queue) lastSeen() int64 {
 	if a := q.auth.Load(); a != nil && a.busy.Load() {
 		return q.t.Now()
@@ -178,18 +176,18 @@ func (q *Queue) lastSeen() int64 {
 	return q.seen.Load()
 }
 
-// computingPlaces is how many authentications of all hosts are computed at once: one less than
-// there are processors, for the others' sake.
+// computingPlaces is how many authentications of all hosts are computed at once: one less than there are processors, so
+// that one is left for everything else.
 func computingPlaces() int { return max(1, min(runtime.NumCPU(), runtime.GOMAXPROCS(0))-1) }
 
-// authStepped draws the consequences of a step, which began at before.
+// authStepped acts on the result of a step, which began in step before.
 func (r *Request) authStepped(a *queueAuth, before authStep) {
 	q := r.engine.q
 	x := &a.tx
 	switch {
 	case x.failure != nil:
-		// Until the connection is gone, nothing is executed any more, after a failure of a host
-		// that had been authenticated too.
+		// Until the connection is gone, nothing is executed any more, even if the host that failed had been
+		// authenticated.
 		q.demandAuth()
 		if before < authFailure1 {
 			a.failed.Store(true)
@@ -209,8 +207,8 @@ func (r *Request) authStepped(a *queueAuth, before authStep) {
 	a.timer.Reset(q.ctrl.authTimeout())
 }
 
-// demandAuth lets no command through any more but those of authentication. The first of a fused
-// operation that q holds waits in vain.
+// demandAuth lets through no commands except those of authentication. The first half of a fused operation that q holds
+// is aborted.
 func (q *Queue) demandAuth() {
 	for {
 		switch q.state.Load() {
@@ -243,7 +241,7 @@ func (q *Queue) authenticated(a *queueAuth) {
 	log("host authenticated", q.identity("hash", s.Hash, "dhgroup", s.DHGroup, "bidirectional", s.Bidirectional, "again", !first)...)
 }
 
-// noteAuth counts a transaction.
+// noteAuth counts a transaction that succeeded or failed.
 func (q *Queue) noteAuth(ok bool) {
 	q.t.mu.Lock()
 	defer q.t.mu.Unlock()

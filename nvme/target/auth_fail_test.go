@@ -22,7 +22,7 @@ func put(kind nvme.AuthKind, at int, v byte) func(nvme.AuthKind, []byte) []byte 
 	}
 }
 
-// instead sends another message in the place of one.
+// instead sends another message in place of one.
 func instead(kind nvme.AuthKind, b []byte) func(nvme.AuthKind, []byte) []byte {
 	return func(k nvme.AuthKind, was []byte) []byte {
 		if k == kind {
@@ -32,7 +32,7 @@ func instead(kind nvme.AuthKind, b []byte) func(nvme.AuthKind, []byte) []byte {
 	}
 }
 
-// altered has f change the host's messages.
+// altered makes f change the host's messages.
 func altered(f func(nvme.AuthKind, []byte) []byte) func(*authHost, *Target) {
 	return func(h *authHost, _ *Target) { h.alter = f }
 }
@@ -55,7 +55,7 @@ type authFault struct {
 	want nvme.AuthExplanation
 }
 
-// unknownHosts are faults of who doesn't know the secrets.
+// unknownHosts are faults of a host that doesn't know the secrets.
 var unknownHosts = []authFault{
 	{"wrong secret", func(h *authHost, _ *Target) { h.secret = testSecret(h.c.t) }, nvme.AuthFailed},
 	{"response changed", altered(func(k nvme.AuthKind, b []byte) []byte {
@@ -102,7 +102,7 @@ var wrongOffers = []authFault{
 	{"too many hash functions", altered(put(nvme.AuthNegotiateMessage, 10, 31)), nvme.AuthIncorrectPayload},
 }
 
-// wrongMessages are faults of what comes afterwards, and of the messages' order.
+// wrongMessages are faults of the later messages, and of the messages' order.
 var wrongMessages = []authFault{
 	{"another transaction", altered(put(nvme.AuthReplyMessage, 4, 10)), nvme.AuthIncorrectPayload},
 	{"length of another hash", altered(put(nvme.AuthReplyMessage, 6, 32)), nvme.AuthIncorrectPayload},
@@ -132,9 +132,8 @@ var wrongMessages = []authFault{
 	{"a message of another protocol", altered(put(nvme.AuthReplyMessage, 0, 5)), nvme.AuthIncorrectMessage},
 }
 
-// TestAuthenticationFails: each wrong message, and each order of messages that isn't the
-// protocol's, is answered with AUTH_Failure1 and the explanation that the specification has for
-// it, and then the connection ends.
+// TestAuthenticationFails: each wrong message, and each order of messages that the protocol doesn't allow, is answered
+// with AUTH_Failure1 and the explanation that the specification has for it, and then the connection ends.
 func TestAuthenticationFails(t *testing.T) {
 	for _, c := range slices.Concat(unknownHosts, wrongOffers, wrongMessages) {
 		t.Run(c.name, c.test)
@@ -158,7 +157,7 @@ func (c authFault) test(t *testing.T) {
 	}
 }
 
-// TestAuthenticationRejected: a host that doesn't know the controller says so, and is gone.
+// TestAuthenticationRejected: a host that can't authenticate the controller says so, and is disconnected.
 func TestAuthenticationRejected(t *testing.T) {
 	tg, s := demand(t)
 	c, _ := connectUnknown(t, tg, 0)
@@ -178,7 +177,8 @@ func rejection() []byte {
 	return (&nvme.AuthFailure{ByHost: true, TID: 9, Explanation: nvme.AuthFailed}).AppendTo(nil)
 }
 
-// TestChallengeRejected: a host may give up when it has seen the challenge, and is gone as well, without being told why.
+// TestChallengeRejected: a host that gives up after it has seen the challenge is disconnected as well, without being
+// told why.
 func TestChallengeRejected(t *testing.T) {
 	tg, s := demand(t)
 	c, _ := connectUnknown(t, tg, 0)
@@ -194,7 +194,7 @@ func TestChallengeRejected(t *testing.T) {
 	}
 }
 
-// TestLastMessageWrong: the host's last message is checked as the others are: until it is right, nothing is executed.
+// TestLastMessageWrong: the host's last message is checked like the others: until it is right, nothing is executed.
 func TestLastMessageWrong(t *testing.T) {
 	wrongReason := rejection()
 	wrongReason[6] = 2
@@ -215,8 +215,8 @@ func TestLastMessageWrong(t *testing.T) {
 	}
 }
 
-// TestAuthenticationOutOfTurn: to ask for a message where one has to be sent is wrong, too; to send
-// where one has to be fetched as well.
+// TestAuthenticationOutOfTurn: it is an error to ask for a message when one has to be sent, and to send one when one
+// has to be fetched.
 func TestAuthenticationOutOfTurn(t *testing.T) {
 	tg, s := demand(t)
 	for name, f := range map[string]func(h *authHost) []byte{
@@ -257,7 +257,7 @@ func TestAuthenticationOutOfTurn(t *testing.T) {
 	}
 }
 
-// TestAuthenticationFields: wrong commands are errors themselves, and change nothing.
+// TestAuthenticationFields: commands with wrong fields fail, and change nothing.
 func TestAuthenticationFields(t *testing.T) {
 	tg, s := demand(t)
 	c, _ := connectUnknown(t, tg, 0)
@@ -284,7 +284,7 @@ func TestAuthenticationFields(t *testing.T) {
 	c.hangUp(nil)
 }
 
-// TestAuthenticationOneAtATime: a host that doesn't wait is told so.
+// TestAuthenticationOneAtATime: a host that doesn't wait for a response gets an error.
 func TestAuthenticationOneAtATime(t *testing.T) {
 	tg, s := demand(t)
 	c, _ := connectUnknown(t, tg, 0)
@@ -325,7 +325,7 @@ func (c *fakeConn) doWithin(patience *time.Timer, cmd nvme.Command, data []byte)
 	c.t.Fatalf("command %#x was not answered", cmd[0])
 }
 
-// authInput has a length before each message; an empty one stands for AUTH_Receive.
+// authInput has a length before each message; an empty message stands for AUTH_Receive.
 func authInput(messages ...[]byte) (all []byte) {
 	for _, m := range messages {
 		all = append(binary.LittleEndian.AppendUint16(all, uint16(len(m))), m...)
@@ -333,8 +333,7 @@ func authInput(messages ...[]byte) (all []byte) {
 	return all
 }
 
-// FuzzAuthentication: without the secret, no messages in no order authenticate a host, and each
-// command is answered.
+// FuzzAuthentication: without the secret, no sequence of messages authenticates a host, and each command is answered.
 func FuzzAuthentication(tf *testing.F) {
 	f := fuzzing.New(tf)
 	negotiate := (&nvme.AuthNegotiate{TID: 9, Hash: nvme.AuthHashes(), DH: nvme.DHGroups()}).AppendTo(nil)

@@ -29,7 +29,7 @@ func demand(t testing.TB, change ...func(*Authentication)) (*Target, HostSecrets
 	return newTargetWith(t, func(c *Config) { c.Authentication = a }, memVolume(t, 1<<20, 4096)), s
 }
 
-// authHost is the host's side of DH-HMAC-CHAP, which can be told to go wrong.
+// authHost is the host's side of DH-HMAC-CHAP, with faults that tests can choose.
 type authHost struct {
 	c       *fakeConn
 	secret  *dhchap.Secret
@@ -71,7 +71,7 @@ func (h *authHost) receive() []byte {
 	return b
 }
 
-// expect receives a message; AUTH_Failure1 instead of it is an error.
+// expect receives a message; AUTH_Failure1 in its place is an error.
 func (h *authHost) expect(parse func([]byte) error) error {
 	h.c.t.Helper()
 	b := h.receive()

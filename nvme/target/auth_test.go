@@ -53,7 +53,7 @@ func testAuthentication(t *testing.T, tg *Target, s HostSecrets, h nvme.AuthHash
 	}
 	read := ioCommand(nvme.OpRead, 0, 1, 0)
 	io.fails(read, make([]byte, 4096), authRequired)
-	for _, fc := range []nvme.FCType{nvme.FCAuthSend, nvme.FCAuthReceive} { // where those have FCTYPE, others have their NSID
+	for _, fc := range []nvme.FCType{nvme.FCAuthSend, nvme.FCAuthReceive} { // FCTYPE is where other commands have their NSID
 		io.fails(command(func(c *nvme.Command) { c.SetIO(nvme.OpRead, uint32(fc), 0, 1, 0) }), make([]byte, 4096), authRequired)
 	}
 	io.fails(command(func(c *nvme.Command) { c.SetDisconnect() }), nil, authRequired)
@@ -75,7 +75,7 @@ func testAuthentication(t *testing.T, tg *Target, s HostSecrets, h nvme.AuthHash
 	admin.hangUp(nil)
 }
 
-// TestAuthenticationDefaults: what is chosen where a host offers everything and the user nothing.
+// TestAuthenticationDefaults: what is chosen if the host offers everything and the configuration says nothing.
 func TestAuthenticationDefaults(t *testing.T) {
 	tg, s := demand(t, func(a *Authentication) { a.DHGroups = nil })
 	c, _ := connectUnknown(t, tg, 0)
@@ -85,7 +85,7 @@ func TestAuthenticationDefaults(t *testing.T) {
 	}
 }
 
-// TestAuthenticationNeeds: who has to authenticate, who needn't, and who can't connect.
+// TestAuthenticationNeeds: which hosts have to authenticate themselves, which needn't, and which can't connect.
 func TestAuthenticationNeeds(t *testing.T) {
 	tg, s := demand(t)
 	as := func(host, sub string) []byte {
@@ -113,7 +113,7 @@ func TestAuthenticationNeeds(t *testing.T) {
 		t.Error("it isn't optional")
 	}
 	free.must(getProperty(nvme.PropCAP), nil)
-	// The names of both sides are what keeps their responses apart.
+	// The names of both sides are what makes their responses differ.
 	res = dial(t, tg).fails(connectCommand(0, 31, 0), as(testNQN, testNQN), nvme.StatusConnectInvalidHost|dnr)
 	if nvme.ConnectInvalid(res.DW0()) != nvme.InvalidData(nvme.ConnectDataOffHOSTNQN) {
 		t.Errorf("the result is %#x", res.DW0())
@@ -125,8 +125,7 @@ func TestAuthenticationNeeds(t *testing.T) {
 	}
 }
 
-// TestAuthenticationTimeout: a host has the keep alive timeout for each step, or two minutes where
-// there is none.
+// TestAuthenticationTimeout: a host has the keep-alive timeout for each step, or two minutes if there is none.
 func TestAuthenticationTimeout(t *testing.T) {
 	for kato, limit := range map[uint32]time.Duration{0: 2 * time.Minute, 30000: 30 * time.Second} {
 		for steps := range 3 {
@@ -159,7 +158,7 @@ func TestAuthenticationTimeout(t *testing.T) {
 			})
 		}
 	}
-	// Once it is done, nothing runs any more.
+	// Once it is done, no timer runs any more.
 	inBubble(t, func(t *testing.T, tg *Target) {
 		s := HostSecrets{Host: testSecret(t)}
 		if err := tg.SetAuthentication(&Authentication{Hosts: map[string]HostSecrets{testHost: s}, DHGroups: []nvme.DHGroup{nvme.DHNull}}); err != nil {
@@ -176,8 +175,7 @@ func TestAuthenticationTimeout(t *testing.T) {
 	})
 }
 
-// TestAuthenticationQueues: a host that waits for its turn, since many authenticate themselves, runs
-// out of no time.
+// TestAuthenticationQueues: a host that waits for its turn, because many authenticate themselves, doesn't time out.
 func TestAuthenticationQueues(t *testing.T) {
 	inBubble(t, func(t *testing.T, tg *Target) {
 		s := HostSecrets{Host: testSecret(t)}
@@ -205,8 +203,8 @@ func TestAuthenticationQueues(t *testing.T) {
 	})
 }
 
-// TestAuthenticatedHostSilent: a host that has authenticated itself is to be heard of as any other is. What it waited for
-// others' authentication doesn't count: from its answer on it has the whole timeout.
+// TestAuthenticatedHostSilent: a host that has authenticated itself must keep alive like any other. The time for which
+// it waited for others' authentication doesn't count: from its response on it has the whole timeout.
 func TestAuthenticatedHostSilent(t *testing.T) {
 	inBubble(t, func(t *testing.T, tg *Target) {
 		s := HostSecrets{Host: testSecret(t)}
@@ -243,7 +241,7 @@ func TestAuthenticatedHostSilent(t *testing.T) {
 	})
 }
 
-// TestAuthenticationConnectionLost: at any point.
+// TestAuthenticationConnectionLost: a connection may end at any point of it.
 func TestAuthenticationConnectionLost(t *testing.T) {
 	for _, change := range transportModes {
 		tg, _ := demand(t)
@@ -257,7 +255,7 @@ func TestAuthenticationConnectionLost(t *testing.T) {
 	}
 }
 
-// TestAuthenticationLog: what happened is told, and no secret.
+// TestAuthenticationLog: the log says what happened, and no secrets.
 func TestAuthenticationLog(t *testing.T) {
 	var out bytes.Buffer
 	s := HostSecrets{Host: testSecret(t), Controller: testSecret(t)}

@@ -22,27 +22,26 @@ const (
 	authOver                      // nothing: it failed
 )
 
-// transaction is the controller's side of DH-HMAC-CHAP on one queue, one transaction after the
-// other (NVMe base 2.1, section 8.3.4.5). It takes messages and gives messages, and has neither
-// time nor locks.
+// transaction is the controller's side of DH-HMAC-CHAP on one queue, for one transaction after the other (NVMe base
+// 2.1, section 8.3.4.5). It takes and returns messages, and has neither timeouts nor locks.
 type transaction struct {
 	host, sub string // NQNs
 
 	step     authStep
 	math     dhchap.Transaction
 	group    nvme.DHGroup
-	secrets  HostSecrets // of when it began
+	secrets  HostSecrets // as of when it began
 	exchange *dhchap.Exchange
 	c1       []byte
 	s1       uint32
-	r2       []byte // for the host that wants to know who we are; else nil
-	failure  error  // why it failed; an nvme.AuthExplanation is in it
+	r2       []byte // for a host that wants us to authenticate ourselves; else nil
+	failure  error  // why it failed; wraps an nvme.AuthExplanation
 }
 
-// errNoSecret: the secrets were taken away, or never were.
+// errNoSecret: the secrets were taken away, or never existed.
 var errNoSecret = fmt.Errorf("the host has no secret here: %w", nvme.AuthFailed)
 
-// receive takes a message of the host. a is what counts for a transaction that begins.
+// receive takes a message of the host. a applies to a transaction that begins.
 func (x *transaction) receive(b []byte, a *Authentication) {
 	kind, tid, err := nvme.AuthHead(b)
 	if err == nil {
@@ -79,7 +78,7 @@ func (x *transaction) take(kind nvme.AuthKind, tid uint16, b []byte, a *Authenti
 	return nil
 }
 
-// due says whether a message is what the host has to send next.
+// due reports whether a message is the one that the host has to send next.
 func (x *transaction) due(k nvme.AuthKind) bool {
 	switch x.step {
 	case authNegotiate:
@@ -93,7 +92,7 @@ func (x *transaction) due(k nvme.AuthKind) bool {
 	return false
 }
 
-// fail ends the transaction: the host is told why when it asks. The first reason counts.
+// fail ends the transaction; the host is told why when it asks. Only the first reason counts.
 func (x *transaction) fail(err error) {
 	if x.failure == nil {
 		x.step, x.failure = authFailure1, err
@@ -101,12 +100,12 @@ func (x *transaction) fail(err error) {
 	}
 }
 
-// forget drops what a transaction that is over must not leave in memory.
+// forget drops what a finished transaction must not leave in memory.
 func (x *transaction) forget() {
 	x.secrets, x.exchange, x.math.SessionKey = HostSecrets{}, nil, nil
 }
 
-// errRejected: it was the host that ended the transaction, and needn't be told.
+// errRejected: the host ended the transaction, so it needn't be told.
 var errRejected = errors.New("the host rejects it")
 
 func (x *transaction) rejected(b []byte) error {
@@ -145,7 +144,7 @@ func (x *transaction) negotiate(b []byte, a *Authentication) error {
 	return nil
 }
 
-// firstOf is the first of ours that is among theirs.
+// firstOf returns the first of ours that is among theirs.
 func firstOf[T comparable](ours, theirs []T) (T, bool) {
 	for _, v := range ours {
 		if slices.Contains(theirs, v) {
@@ -186,7 +185,7 @@ func (x *transaction) reply(b []byte) error {
 	return nil
 }
 
-// size is the length of the message that next gives.
+// size returns the length of the message that next returns.
 func (x *transaction) size() int {
 	switch x.step {
 	case authChallenge:
@@ -198,7 +197,7 @@ func (x *transaction) size() int {
 	return nvme.AuthFailureSize
 }
 
-// next is the message for a host that asks for one.
+// next returns the message for a host that asks for one.
 func (x *transaction) next() []byte {
 	switch x.step {
 	case authChallenge:

@@ -62,7 +62,7 @@ func checkEnable(t *testing.T, q *fakeConn) {
 	}
 }
 
-// checkLogs reads and sets what a host wants to know and have known once.
+// checkLogs reads and sets what a host reads and sets once.
 func checkLogs(t *testing.T, q *fakeConn) {
 	t.Helper()
 	page := make([]byte, nvme.PageSize)
@@ -97,7 +97,7 @@ func checkQueues(t *testing.T, tg *Target, q *fakeConn, cntlid uint16) {
 	}
 }
 
-// checkIdentifyController checks what Linux refuses or warns of.
+// checkIdentifyController checks what Linux rejects or warns of.
 func checkIdentifyController(t *testing.T, q *fakeConn, cntlid uint16) {
 	t.Helper()
 	page := make([]byte, nvme.PageSize)
@@ -174,8 +174,8 @@ func checkNamespaces(t *testing.T, q *fakeConn) {
 	}
 }
 
-// TestStableIdentity: what identifies a namespace and its subsystem outlives the target, and
-// differs between namespaces and subsystems.
+// TestStableIdentity: the identifiers of a namespace and its subsystem outlive the target, and differ between
+// namespaces and subsystems.
 func TestStableIdentity(t *testing.T) {
 	identity := func(nqn string, nsid uint32) ([16]byte, string) {
 		s := newSubsystem(nil, &SubsystemConfig{NQN: nqn})

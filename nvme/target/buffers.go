@@ -7,27 +7,27 @@ import (
 	"github.com/nvme-anywhere/nvmeof/blockdev"
 )
 
-// Buffers is what a transport and the volumes know of each other's memory: volumes that want to, of what
-// the transport takes the data of commands from (blockdev.Registrar); the transport, of what volumes show and
-// lend (blockdev.Memory), that it is theirs no more.
+// Buffers is what a transport and the volumes know of each other's memory. Volumes that want to know are told which
+// memory the transport uses for the data of commands (blockdev.Registrar); the transport is told when memory that
+// volumes gave it as views and loans (blockdev.Memory) is no longer valid.
 type Buffers struct {
 	t      *Target
 	chunks [][]byte
-	known  map[blockdev.Registrar][]func() // to the volumes; the functions have them forget it
-	gone   func(*blockdev.Region)          // has the transport forget; may be nil
+	known  map[blockdev.Registrar][]func() // to the volumes; the functions make them forget it
+	gone   func(*blockdev.Region)          // makes the transport forget; may be nil
 }
 
-// bufferList is all Buffers of a target, and the volumes that have to do with them.
+// bufferList holds all Buffers of a target, and the volumes that they are about.
 type bufferList struct {
-	turn sync.Mutex // one volume comes or goes at a time; before the locks of transports, and mu
+	turn sync.Mutex // one volume comes or goes at a time; locked before the locks of transports, and mu
 
 	mu      sync.Mutex
 	all     []*Buffers
-	volumes map[blockdev.Volume]int // with how many namespaces they are
+	volumes map[blockdev.Volume]int // how many namespaces each one has
 }
 
-// NewBuffers is for a transport that begins to serve t. Where gone isn't nil it is called with each region
-// of a volume that is no namespace any more: no command uses it then, nor will.
+// NewBuffers returns the Buffers of a transport that begins to serve t. If gone isn't nil, it is called with each
+// region of a volume that is no longer used as a namespace: no command uses it then, or will.
 func (t *Target) NewBuffers(gone func(*blockdev.Region)) *Buffers {
 	b := &Buffers{t: t, known: map[blockdev.Registrar][]func(){}, gone: gone}
 	t.buffers.mu.Lock()
@@ -36,7 +36,7 @@ func (t *Target) NewBuffers(gone func(*blockdev.Region)) *Buffers {
 	return b
 }
 
-// Add tells the volumes of more memory. It doesn't wait for them.
+// Add tells the volumes about more memory. It doesn't wait for them.
 func (b *Buffers) Add(chunk []byte) {
 	l := &b.t.buffers
 	l.mu.Lock()
@@ -49,7 +49,7 @@ func (b *Buffers) Add(chunk []byte) {
 	}
 }
 
-// Close has the volumes forget the memory, which may be unmapped then. Nothing is in flight.
+// Close makes the volumes forget the memory, which may be unmapped afterwards. Nothing may be in flight.
 func (b *Buffers) Close() {
 	l := &b.t.buffers
 	l.mu.Lock()
@@ -65,7 +65,7 @@ func (b *Buffers) Close() {
 	}
 }
 
-// add tells a volume that becomes a namespace of all memory there is and will be.
+// add tells a volume that becomes a namespace about all memory there is; Add tells it about more.
 func (l *bufferList) add(volume blockdev.Volume) {
 	registrar, _ := volume.(blockdev.Registrar)
 	if _, shows := volume.(blockdev.Memory); !shows && registrar == nil {
@@ -88,8 +88,8 @@ func (l *bufferList) add(volume blockdev.Volume) {
 	}
 }
 
-// remove has a volume and the transports forget each other's memory when it is no namespace any more, and waits
-// for that. Nothing of it is in flight.
+// remove makes a volume and the transports forget each other's memory if no namespace uses the volume any more, and
+// waits for that. Nothing of it is in flight.
 func (l *bufferList) remove(volume blockdev.Volume) {
 	registrar, _ := volume.(blockdev.Registrar)
 	memory, _ := volume.(blockdev.Memory)
@@ -109,8 +109,8 @@ func (l *bufferList) remove(volume blockdev.Volume) {
 	}
 }
 
-// leave counts a namespace less of volume. After the last one it gives what has the volume forget, and the Buffers
-// that may know its regions.
+// leave counts one namespace of volume less. After the last one it returns the functions that make the volume forget,
+// and the Buffers that may know its regions.
 func (l *bufferList) leave(volume blockdev.Volume, registrar blockdev.Registrar) (forget []func(), left []*Buffers) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -125,7 +125,7 @@ func (l *bufferList) leave(volume blockdev.Volume, registrar blockdev.Registrar)
 	return forget, slices.Clone(l.all)
 }
 
-// forget has the transport forget what a volume showed.
+// forget makes the transport forget the regions of a volume.
 func (b *Buffers) forget(regions []*blockdev.Region) {
 	if b.gone == nil {
 		return

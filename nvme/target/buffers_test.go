@@ -10,7 +10,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/blockdev"
 )
 
-// registering is a volume that wants to know of memory.
+// registering is a volume that wants to know about memory.
 type registering struct {
 	*testVolume
 	known    atomic.Int32
@@ -40,8 +40,8 @@ type showing struct {
 func (v *showing) Info() blockdev.Info         { return newTestVolume(1<<20, 512).info }
 func (v *showing) Regions() []*blockdev.Region { return v.regions }
 
-// TestRegionsForgotten: a transport is told of the memory that a volume showed when that is no namespace any more,
-// and not before.
+// TestRegionsForgotten: a transport is told about the memory of a volume when the volume is no longer a namespace, and
+// not before.
 func TestRegionsForgotten(t *testing.T) {
 	v := &showing{regions: []*blockdev.Region{{}, {}}}
 	tg := newTarget(t)
@@ -65,8 +65,8 @@ func TestRegionsForgotten(t *testing.T) {
 	}
 }
 
-// TestBuffersForgotten: a volume knows of each piece of a transport's memory once while it is a namespace, or
-// several, and of none afterwards; and what goes away by itself leaves nothing with the transport.
+// TestBuffersForgotten: a volume knows each piece of a transport's memory once while it is one namespace, or several,
+// and none afterwards; a removed subsystem leaves nothing either.
 func TestBuffersForgotten(t *testing.T) {
 	v := &registering{testVolume: newTestVolume(1<<20, 512)}
 	tg := newTarget(t)
@@ -109,7 +109,7 @@ func TestBuffersForgotten(t *testing.T) {
 	know("still more memory", 0)
 }
 
-// TestVolumesLetGo: a volume, which may be used on, knows of nothing of a target that is closed, nor of one that
+// TestVolumesLetGo: a volume, which may continue to be used, knows nothing of a target that is closed, or of one that
 // couldn't take the subsystem that it was for.
 func TestVolumesLetGo(t *testing.T) {
 	v := &registering{testVolume: newTestVolume(1<<20, 512)}
@@ -157,8 +157,8 @@ func TestVolumesLetGo(t *testing.T) {
 	watchers("removed after Close", 0)
 }
 
-// TestAddNamespaceTooLate: a namespace of a subsystem that was removed, or of a target that is closed, would be there for
-// nobody, and never be removed.
+// TestAddNamespaceTooLate: a namespace of a subsystem that was removed, or of a target that is closed, would be
+// unreachable, and never removed.
 func TestAddNamespaceTooLate(t *testing.T) {
 	v := &registering{testVolume: newTestVolume(1<<20, 512)}
 	tg := newTarget(t)

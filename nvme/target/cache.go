@@ -2,7 +2,7 @@ package target
 
 import "github.com/nvme-anywhere/nvmeof/nvme"
 
-// volatileCache tells whether a completed write to any namespace may be lost before a Flush.
+// volatileCache reports whether a completed write to any namespace may be lost before a Flush.
 func (s *Subsystem) volatileCache() bool {
 	for _, ns := range s.all() {
 		if ns.info.VolatileCache {
@@ -12,10 +12,10 @@ func (s *Subsystem) volatileCache() bool {
 	return false
 }
 
-// identifyCache tells the host whether there is a volatile write cache (Identify Controller,
-// VWC). A host that was told of none sends no Flush; where a namespace with one is added
-// later, that host's writes go through it (durable) until it begins anew with a reset: who asks
-// again meanwhile may be a user of the host, whose kernel knows no more than before.
+// identifyCache tells the host whether there is a volatile write cache (Identify Controller, VWC). A host that was told
+// that there is none sends no Flush; if a namespace with a cache is added later, that host's writes go through it
+// (durable) until the host starts over with a reset: a later Identify may come from a user of the host, whose kernel
+// knows no more than before.
 func (c *controller) identifyCache() nvme.VWC {
 	if c.sub.volatileCache() {
 		return nvme.VWCPresent | nvme.VWCFlushAll
@@ -24,8 +24,8 @@ func (c *controller) identifyCache() nvme.VWC {
 	return nvme.VWCFlushAll
 }
 
-// durable tells whether the write that r asks for must be durable when it completes: because
-// the command says so (FUA), or because its host knows of no volatile write cache.
+// durable reports whether the write that r asks for must be durable when it completes: because the command says so
+// (FUA), or because its host knows of no volatile write cache.
 func (r *Request) durable() bool {
 	e := &r.engine
 	return r.Cmd.FUA() || e.ns.info.VolatileCache && e.q.ctrl.noCache.Load()

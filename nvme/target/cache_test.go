@@ -7,8 +7,8 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
-// TestVolatileCache: hosts are told of a cache where a volume has one and only there, and those
-// that were told of none lose nothing when one is added later.
+// TestVolatileCache: hosts are told of a cache if and only if a volume has one, and those that were told of none lose
+// nothing when one is added later.
 func TestVolatileCache(t *testing.T) {
 	tg := newTarget(t, memVolume(t, 1<<20, 4096))
 	identify := func(q *fakeConn) (id nvme.IdentifyController) {
@@ -37,7 +37,7 @@ func TestVolatileCache(t *testing.T) {
 		t.Errorf("with a cache: VWC %#x", id.VWC)
 	}
 	late.admin.must(feature, nil)
-	identify(early.admin) // as a user asks, whose kernel sends no Flush all the same
+	identify(early.admin) // as a user may ask, whose kernel still sends no Flush
 
 	for _, x := range []struct {
 		s   *session
@@ -65,8 +65,8 @@ func TestVolatileCache(t *testing.T) {
 	}
 }
 
-// TestAtomicUnits: hosts are told how many blocks are written whole, with power and without, as
-// the volume says it; AWUN and AWUPF are the one block that NVMe takes for granted.
+// TestAtomicUnits: hosts are told how many blocks are written atomically, normally and on power failure, as the volume
+// reports; AWUN and AWUPF are the one block that NVMe takes for granted.
 func TestAtomicUnits(t *testing.T) {
 	var volumes []blockdev.Volume
 	for _, atomic := range []int{0, 1, 8, 1 << 20} {

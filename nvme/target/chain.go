@@ -8,15 +8,15 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
-// chain runs a command that takes several operations of a volume, one after the other.
-// Operations that complete inline are taken in a loop rather than in a recursion, which could
-// become deep. Between two operations the command can be aborted, and ends with its connection.
+// chain runs a command that takes several volume operations, one after the other. Operations that complete inline are
+// run in a loop rather than by recursion, which could become deep. Between two operations the command can be aborted,
+// and ends with its connection.
 type chain struct {
 	turn atomic.Uint32
 	// next prepares e.io (for e.ns) and returns true, or calls endChain and returns false.
 	next    func(*Request) bool
 	started bool
-	pos     int // of next's own
+	pos     int // for next's own use
 	end     int
 	piece   *piece       // Compare, Copy
 	table   []*Namespace // Flush of all
@@ -25,10 +25,10 @@ type chain struct {
 	stop atomic.Pointer[chainStop]
 }
 
-// chainStop is why a chain is to end before its time.
+// chainStop is why a chain is to end early.
 type chainStop struct {
 	status nvme.Status
-	abort  *Request // the Abort that waits for the end; nil for none
+	abort  *Request // the Abort that waits for the end; nil if there is none
 }
 
 const (
@@ -54,20 +54,20 @@ func (r *Request) drive() {
 		r.enter()
 		r.toVolume()
 		if e.chain.turn.CompareAndSwap(turnOpen, turnLate) {
-			return // chained goes on
+			return // chained will continue
 		}
 	}
 }
 
-// chained is told that an operation completed. Whoever comes second, it or drive, goes on.
+// chained is called when an operation has completed. Of it and drive, the one that comes second continues.
 func (r *Request) chained() {
 	if !r.engine.chain.turn.CompareAndSwap(turnOpen, turnDone) {
 		r.drive()
 	}
 }
 
-// chainAborted ends the chain where somebody wants it aborted, or removes its namespace, or its connection is ending:
-// its host goes on by another one, and what came late would undo what it writes there.
+// chainAborted ends the chain if it is to be aborted, its namespace is being removed, or its connection is ending: its
+// host continues by another connection, and a late operation would undo what the host writes there.
 func (r *Request) chainAborted() bool {
 	e := &r.engine
 	st := nvme.StatusAbortSQDeleted
@@ -76,7 +76,7 @@ func (r *Request) chainAborted() bool {
 	case stop != nil:
 		st = stop.status
 	case e.q.state.Load() == queueDown:
-	case e.q.qid == 0 && !e.q.ctrl.live.Load(): // disabled, or shut down; the others' queues end, or it waits for them
+	case e.q.qid == 0 && !e.q.ctrl.live.Load(): // disabled, or shut down, which ends I/O queues or waits for them
 		st = nvme.StatusAbortRequested
 	case e.chain.table == nil && e.ns != nil && e.ns.state.Load()&nsRemoved != 0:
 		st = nvme.StatusInvalidNamespace | nvme.StatusDNR
@@ -108,7 +108,7 @@ func (r *Request) endChain(st nvme.Status) {
 	}
 }
 
-// chains are the chains of a queue that are under way, for Abort to find them.
+// chains are the running chains of a queue, for Abort to find them.
 type chains struct {
 	mu  sync.Mutex
 	all []*Request
@@ -120,7 +120,7 @@ func (c *chains) add(r *Request) {
 	c.mu.Unlock()
 }
 
-// remove forgets r, and returns why it was to end, if it was.
+// remove forgets r, and returns why it was to end early, if it was.
 func (c *chains) remove(r *Request) *chainStop {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -129,15 +129,15 @@ func (c *chains) remove(r *Request) *chainStop {
 	return r.engine.chain.stop.Swap(nil)
 }
 
-// count is how many there are.
+// count returns how many there are.
 func (c *chains) count() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.all)
 }
 
-// abort has the chain of command cid aborted for an Abort, which is answered when the chain
-// has ended; false where there is none that could be.
+// abort makes the chain of command cid end for an Abort, which is answered when the chain has ended; it returns false
+// if there is none that can be aborted.
 func (c *chains) abort(cid uint16, aborter *Request) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -149,7 +149,7 @@ func (c *chains) abort(cid uint16, aborter *Request) bool {
 	return false
 }
 
-// stopAll has every chain on a namespace ended with a status.
+// stopAll ends every chain on a namespace with a status.
 func (c *chains) stopAll(ns *Namespace, st nvme.Status) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -9,8 +9,8 @@ import (
 )
 
 // TestNothingAfterTheConnection: when a connection is ending, its host sends what wasn't answered by another one, and
-// writes anew. What a command of several operations has not begun by then doesn't happen any more, nor does what
-// still waits for the namespace (NVMe base, "Controller Level Reset": outstanding commands are stopped).
+// writes again. Operations of a chain that have not begun by then don't happen any more, nor do commands that still
+// wait for the namespace (NVMe base, "Controller Level Reset": outstanding commands are stopped).
 func TestNothingAfterTheConnection(t *testing.T) {
 	one := bytes.Repeat([]byte{1}, 64<<10)
 	ranges := nvme.DSMRange{SLBA: 0, Blocks: 8}.AppendTo(nil)
@@ -22,7 +22,7 @@ func TestNothingAfterTheConnection(t *testing.T) {
 	copied, source := copyCommand(64, 0, nvme.CopyRange{SLBA: 0, Blocks: 64})
 	for name, c := range map[string]struct {
 		start func(s *session)
-		alone bool // somebody has the namespace alone; else the first operation is under way
+		alone bool // an owner has the namespace alone; otherwise the first operation is under way
 	}{
 		"Copy": {start: func(s *session) { s.io.start(copied, source) }},
 		"Dataset Management": {start: func(s *session) {
@@ -61,7 +61,7 @@ func TestNothingAfterTheConnection(t *testing.T) {
 	}
 }
 
-// TestNoWriteAfterTheConnection: data that comes when the connection is ending isn't written.
+// TestNoWriteAfterTheConnection: data that arrives when the connection is ending isn't written.
 func TestNoWriteAfterTheConnection(t *testing.T) {
 	v := newTestVolume(1<<20, 512)
 	s := connect(t, newTarget(t, v), testNQN)
@@ -78,7 +78,7 @@ func TestNoWriteAfterTheConnection(t *testing.T) {
 	}
 }
 
-// TestRemovedWhileCommandGoesOn: who removes a namespace doesn't wait for what commands have not begun of it.
+// TestRemovedWhileCommandGoesOn: the removal of a namespace doesn't wait for operations that have not begun.
 func TestRemovedWhileCommandGoesOn(t *testing.T) {
 	v := newTestVolume(1<<20, 512)
 	tg := newTarget(t, v, newTestVolume(1<<20, 512))

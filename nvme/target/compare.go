@@ -8,10 +8,10 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
-// Compare and Verify read their range piece by piece. Verify has the transport's memory for
-// it; Compare, and likewise Copy, whose host data may lie there, have memory of their own.
+// Compare and Verify read their range piece by piece. Verify reads into the transport's memory; Compare and Copy, whose
+// host data may be there, have memory of their own.
 
-// pieceSize is the most that a piece of Compare or Verify has, unless a block has more.
+// pieceSize is the size of a piece, in bytes, unless a block is larger.
 const pieceSize = 16 << 10
 
 func (r *Request) compare() {
@@ -99,7 +99,7 @@ func (r *Request) useSome(n int) {
 	}
 }
 
-// hostEqual is how many bytes of b equal the host's data from byte off on.
+// hostEqual returns how many leading bytes of b equal the host's data from byte off on.
 func (r *Request) hostEqual(b []byte, off int) int {
 	if r.InCapsule != nil {
 		return equalBytes(b, r.InCapsule[off:off+len(b)])
@@ -120,7 +120,7 @@ func (r *Request) hostEqual(b []byte, off int) int {
 	return same
 }
 
-// equalBytes is how many bytes of a are the same in b, which is as long.
+// equalBytes returns how many leading bytes of a equal those of b, which is at least as long.
 func equalBytes(a, b []byte) int {
 	if bytes.Equal(a, b[:len(a)]) {
 		return len(a)

@@ -11,68 +11,63 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
-// Config is what a target is made with. The zero value is a target with nothing but a
-// discovery subsystem; subsystems, namespaces and ports may be added later.
+// Config is the configuration of a target. The zero value is a target with only a discovery subsystem; subsystems,
+// namespaces and ports may be added later.
 type Config struct {
 	Subsystems []SubsystemConfig
 	Ports      []Port
 	Referrals  []Referral // other discovery services that hosts are told of
-	// DiscoveryNQN is a name that only this target's discovery subsystem has, for hosts that
-	// use several. It answers to the well-known name as well, which is all it has when this
-	// is empty.
+	// DiscoveryNQN is a name that only this target's discovery subsystem has, for hosts that use several. The subsystem
+	// answers to the well-known name as well, which is its only name if this is empty.
 	DiscoveryNQN string
 	Limits       Limits
-	// Authentication says which hosts have to authenticate themselves; nil: nobody has to.
-	// Target.SetAuthentication changes it.
+	// Authentication says which hosts have to authenticate themselves; with nil, none has to. Target.SetAuthentication
+	// changes it.
 	Authentication *Authentication
-	// Store keeps what persists through power loss; without one, reservations can't.
+	// Store keeps what persists through power loss; without one, reservations can't persist.
 	Store Store
-	// Log takes connects, disconnects and their reasons, at a bounded rate; nil discards
-	// them.
+	// Log gets connects, disconnects and their reasons, at a bounded rate; nil discards them.
 	Log *slog.Logger
 }
 
-// Limits bound what hosts can make the target hold. A zero field has the default.
+// Limits bounds what hosts can make the target hold. A zero field means the default, which is given after the
+// semicolon.
 type Limits struct {
 	Connections int // queues of all hosts together, connected or not yet; 1024
 	Controllers int // controllers of all hosts together, discovery included; 1024
 	Queues      int // I/O queues of a controller; 64
-	QueueDepth  int // entries of a queue, where the transport holds as many; 1024
-	// ConnectTimeout is how long a connection may be without a successful Connect command;
-	// 10 s.
+	QueueDepth  int // entries of a queue, if the transport holds that many; 1024
+	// ConnectTimeout is how long a connection may exist without a successful Connect command; 10 s.
 	ConnectTimeout time.Duration
 }
 
-// SubsystemConfig is an NVM subsystem.
+// SubsystemConfig is the configuration of an NVM subsystem.
 type SubsystemConfig struct {
 	NQN      string
 	Serial   string // at most 20 bytes of ASCII; empty: derived from the NQN
 	Model    string // at most 40 bytes of ASCII; empty: "NVMe Anywhere target"
 	Firmware string // at most 8 bytes of ASCII; empty: "1.0"
 
-	// AllowAnyHost lets every host connect; otherwise Hosts says which, by NQN, and nobody
-	// can where it is empty.
+	// AllowAnyHost lets every host connect; otherwise only Hosts, by NQN, may connect, and none can if it is empty.
 	AllowAnyHost bool
 	Hosts        []string
 
 	MaxControllers int // 0: only Limits.Controllers counts
 	Namespaces     []NamespaceConfig
 
-	// Pool, where it isn't nil, lets every host of the subsystem create and delete namespaces, and
-	// attach any namespace to controllers and detach it. It needs a Store. A Directory of package
-	// blockdev is one.
+	// Pool, if it isn't nil, lets every host of the subsystem create and delete namespaces, attach any namespace to
+	// controllers and detach it. It needs a Store. A Directory of package blockdev is a Pool.
 	Pool Pool
 }
 
-// NamespaceConfig is a namespace over a volume. The volume stays its owner's, who closes it
-// after the namespace was removed or the target closed.
+// NamespaceConfig is the configuration of a namespace on a volume. The caller keeps ownership of the volume, and closes
+// it after the namespace was removed or the target closed.
 type NamespaceConfig struct {
 	NSID   uint32 // 1 to MaxNSID; 0: the lowest that is free
 	Volume blockdev.Volume
 
-	// UUID, NGUID and EUI64 identify the namespace for ever, everywhere: no two of a subsystem
-	// have the same. NGUID and EUI64 are not reported where zero; a zero UUID is derived from
-	// the subsystem's NQN and the NSID.
+	// UUID, NGUID and EUI64 identify the namespace globally and for good: no two namespaces of a subsystem have the
+	// same. NGUID and EUI64 are not reported if zero; a zero UUID is derived from the subsystem's NQN and the NSID.
 	UUID  [16]byte
 	NGUID [16]byte
 	EUI64 [8]byte
@@ -81,19 +76,19 @@ type NamespaceConfig struct {
 
 	ANAGroup uint32 // 1 to MaxANAGroup; 0: 1. Target.SetANAState sets the states of groups.
 
-	created, private bool // a host made it; only for one controller at a time
+	created, private bool // a host created it; attached to one controller at a time
 }
 
 // MaxNSID is the largest NSID.
 const MaxNSID = 1024
 
-// Bounds of Limits. The count of I/O queues is that of Set Features 07h; the depth that of
-// CAP.MQES, 0-based in 16 bits.
+// Bounds of Limits. The number of I/O queues is bounded by Set Features 07h, the depth by CAP.MQES, which is 0-based
+// and has 16 bits.
 const (
 	maxQueues     = 1024
 	maxQueueDepth = 65536
 	minQueueDepth = nvme.AdminQueueSize
-	// maxControllers leaves CNTLIDs that rest.
+	// maxControllers leaves CNTLIDs that are not in use.
 	maxControllers = int(nvme.CNTLIDMax) / 2
 )
 
@@ -123,7 +118,7 @@ func (l Limits) validate() error {
 	return nil
 }
 
-// Validate says what is wrong with c, and what it must be.
+// Validate reports what is wrong with c, and what it must be.
 func (c *Config) Validate() error {
 	if err := c.Limits.validate(); err != nil {
 		return err
@@ -162,7 +157,7 @@ func (c *Config) Validate() error {
 	return nil
 }
 
-// Validate says what is wrong with s.
+// Validate reports what is wrong with s.
 func (s *SubsystemConfig) Validate() error {
 	if err := nvme.CheckNQN(s.NQN); err != nil {
 		return configError("subsystem: %v", err)
@@ -200,7 +195,7 @@ func (s *SubsystemConfig) Validate() error {
 	return nil
 }
 
-// Validate says what is wrong with n.
+// Validate reports what is wrong with n.
 func (n *NamespaceConfig) Validate() error {
 	if n.NSID > MaxNSID {
 		return configError("%s: the largest NSID is %d", n.name(), MaxNSID)
@@ -221,7 +216,7 @@ func (n *NamespaceConfig) Validate() error {
 	return nil
 }
 
-// name is what errors call n.
+// name is how errors refer to n.
 func (n *NamespaceConfig) name() string {
 	if n.NSID == 0 {
 		return "a namespace without an NSID"

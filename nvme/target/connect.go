@@ -33,9 +33,9 @@ func refuseData(off uint16, format string, args ...any) *refusal {
 	return r
 }
 
-// refuseGone refuses a queue of a controller that isn't there. It may have ended since its host made it, as
-// where the target was started anew meanwhile, so this is without Do Not Retry, after which a host never
-// connects again: Linux's since 6.10.
+// refuseGone refuses a queue of a controller that doesn't exist. It may have ended since its host made it, for example
+// because the target was restarted, so this is without Do Not Retry: after that a host never connects again (Linux
+// since 6.10).
 func refuseGone(cntlid uint16) *refusal {
 	r := refuse(nvme.StatusConnectInvalidParameter, "the subsystem has no controller %d", cntlid)
 	r.where = nvme.InvalidData(nvme.ConnectDataOffCNTLID)
@@ -102,7 +102,7 @@ func (q *Queue) connect(cmd *nvme.Command, d *nvme.ConnectData, data []byte) *re
 	return q.connectIO(cmd, d, sub, auth)
 }
 
-// find finds the subsystem, for a host that may use it.
+// find finds the subsystem that Connect names, if the host may use it.
 func (t *Target) find(d *nvme.ConnectData) (*Subsystem, *refusal) {
 	sub := t.discovery // by its own name, and by the one that all discovery subsystems have
 	if d.SubNQN != nvme.DiscoveryNQN && d.SubNQN != sub.nqn {
@@ -122,14 +122,14 @@ func (t *Target) find(d *nvme.ConnectData) (*Subsystem, *refusal) {
 	return sub, nil
 }
 
-// printable says whether a host's name can be written to logs and metrics. Hosts may choose
-// names that are no NQN otherwise, or none: spdk_nvme_perf gives none unless it is told one.
-// Where any host may connect, those without a name may as well, and count as one.
+// printable reports whether a host's name can be written to logs and metrics. Otherwise hosts may choose names that are
+// not NQNs, or have none: spdk_nvme_perf has none unless it is given one. If any host may connect, those without a name
+// may as well, and count as one.
 func printable(nqn string) bool {
 	return utf8.ValidString(nqn) && !strings.ContainsFunc(nqn, unicode.IsControl)
 }
 
-// queueSize is the queue that Connect asks for, in entries.
+// queueSize returns the size of the queue that Connect asks for, in entries.
 func (q *Queue) queueSize(cmd *nvme.Command) (int, *refusal) {
 	n := int(cmd.ConnectSQSIZE()) + 1
 	most := min(q.t.limits.QueueDepth, q.attr.QueueDepth)
@@ -176,7 +176,7 @@ func (q *Queue) connectIO(cmd *nvme.Command, d *nvme.ConnectData, sub *Subsystem
 		return refuseData(nvme.ConnectDataOffCNTLID, "controller %d is reached over %s", d.CNTLID, c.attr.Transport)
 	case c.hostNQN != d.HostNQN:
 		return refuseData(nvme.ConnectDataOffHOSTNQN, "controller %d is another host's", d.CNTLID)
-	case c.hostID != d.HostID && d.HostID != nvme.HostID{}: // which is ignored
+	case c.hostID != d.HostID && d.HostID != nvme.HostID{}: // a zero host ID is ignored
 		return refuseData(nvme.ConnectDataOffHostID, "controller %d was made with another host ID", d.CNTLID)
 	case sub.discovery:
 		return refuseCommand(nvme.ConnectOffQID, "a discovery controller has no I/O queues")
@@ -197,8 +197,8 @@ func (q *Queue) connectIO(cmd *nvme.Command, d *nvme.ConnectData, sub *Subsystem
 	return nil
 }
 
-// attach makes q a queue of c, on which the host may have to authenticate itself first. It returns
-// false where the connection has ended meanwhile.
+// attach makes q a queue of c, on which the host may have to authenticate itself first. It returns false if the
+// connection has ended meanwhile.
 func (q *Queue) attach(c *controller, qid uint16, size int, cmd *nvme.Command, auth bool) bool {
 	q.ctrl, q.qid = c, qid
 	sq := uint64(size) | uint64(qid)<<sqQIDShift

@@ -15,8 +15,8 @@ const (
 	closedNQN      = "nqn.2024-01.com.example:closed" // to our host
 	otherNQN       = "nqn.2024-01.com.example:other"
 	connectInvalid = nvme.StatusConnectInvalidParameter | dnr
-	// gone is for a controller that may have ended since its host made it. Linux's host connects no more after
-	// Do Not Retry, since 6.10 (nvmf_should_reconnect).
+	// gone is for a controller that may have ended since its host made it. Linux hosts don't connect again after Do Not
+	// Retry, since 6.10 (nvmf_should_reconnect).
 	gone = nvme.StatusConnectInvalidParameter
 )
 
@@ -26,7 +26,7 @@ type connectRig struct {
 	tg        *Target
 	s         *session // enabled, with an I/O queue
 	idle      uint16   // a controller that isn't enabled
-	discovery uint16   // one of discovery
+	discovery uint16   // a discovery controller
 }
 
 func newConnectRig(t *testing.T) *connectRig {
@@ -44,8 +44,7 @@ func newConnectRig(t *testing.T) *connectRig {
 	return r
 }
 
-// wrongConnect is what makes a Connect wrong: a change of the command or its data, or the
-// connection it comes by.
+// wrongConnect is what makes a Connect wrong: a change of the command or its data, or the connection that carries it.
 type wrongConnect struct {
 	name   string
 	change func(c *nvme.Command, d []byte)
@@ -54,7 +53,7 @@ type wrongConnect struct {
 	result nvme.ConnectInvalid
 }
 
-// refuse sends a Connect that would succeed, but for what tc says.
+// refuse sends a Connect that would succeed, except for what tc changes.
 func (r *connectRig) refuse(cmd nvme.Command, cntlid uint16, tc wrongConnect) {
 	r.t.Run(tc.name, func(t *testing.T) {
 		c := dial(t, r.tg, func(c *fakeConn) {
@@ -82,7 +81,7 @@ func setName(b []byte, off int, s string) {
 	copy(b[off:], s)
 }
 
-// TestConnectRefused: each wrong field has its status, and says where it is.
+// TestConnectRefused: each wrong field has its status, and the response says where it is.
 func TestConnectRefused(t *testing.T) {
 	r := newConnectRig(t)
 	for _, tc := range []wrongConnect{
@@ -105,8 +104,8 @@ func TestConnectRefused(t *testing.T) {
 	r.s.close()
 }
 
-// TestTargetStartedAnew: a host that made its controller before the target was started anew, and connects an I/O queue
-// of it afterwards, may try again.
+// TestTargetStartedAnew: a host that made its controller before the target was restarted, and connects an I/O queue of
+// it afterwards, may try again.
 func TestTargetStartedAnew(t *testing.T) {
 	before := connectAdmin(dial(t, newTarget(t)), testNQN, 0)
 	cqe := dial(t, newTarget(t)).fails(connectCommand(1, 31, 0), connectData(t, before, testNQN), gone)
@@ -115,7 +114,7 @@ func TestTargetStartedAnew(t *testing.T) {
 	}
 }
 
-// TestControllerEndsMeanwhile: so may one whose controller ends while an I/O queue of it is being connected.
+// TestControllerEndsMeanwhile: so may a host whose controller ends while an I/O queue of it is being connected.
 func TestControllerEndsMeanwhile(t *testing.T) {
 	tg := newTarget(t)
 	admin := dial(t, tg)
@@ -170,8 +169,7 @@ func TestConnectAfterRefusal(t *testing.T) {
 	connectAdmin(c, testNQN, 0)
 }
 
-// TestConnectWithoutHostName: where any host may connect, one that gives no NQN may as well, as
-// spdk_nvme_perf does.
+// TestConnectWithoutHostName: if any host may connect, one that gives no NQN may as well, as spdk_nvme_perf does.
 func TestConnectWithoutHostName(t *testing.T) {
 	tg := newTarget(t, newTestVolume(1<<20, 512))
 	nameless := func(cntlid uint16) []byte {
@@ -194,7 +192,7 @@ func TestConnectWithoutHostName(t *testing.T) {
 	}
 }
 
-// TestOrder: what may be sent when.
+// TestOrder: which commands may be sent in which state.
 func TestOrder(t *testing.T) {
 	tg := newTarget(t, newTestVolume(1<<20, 512))
 	identify := command(func(c *nvme.Command) { c.SetIdentify(nvme.CNSController, 0, 0, 0) })
@@ -245,7 +243,7 @@ func TestProperties(t *testing.T) {
 	c.fails(wrongSize(setProperty(nvme.PropCC, 0), 1), nil, nvme.StatusInvalidField|dnr)
 }
 
-// TestEnable: a CC that asks for what there isn't is fatal, until CC.EN is cleared.
+// TestEnable: a CC that asks for something unsupported is fatal, until CC.EN is cleared.
 func TestEnable(t *testing.T) {
 	tg := newTarget(t)
 	c := dial(t, tg)
@@ -270,7 +268,7 @@ func TestEnable(t *testing.T) {
 	if s := csts(); s != nvme.CSTSReady {
 		t.Errorf("CSTS %#x", uint32(s))
 	}
-	// One of discovery has no I/O queues whose entries had a size.
+	// A discovery controller has no I/O queues whose entries would have a size.
 	c = dial(t, tg)
 	c.must(connectCommand(0, 31, 0), connectData(t, nvme.CNTLIDDynamic, nvme.DiscoveryNQN))
 	c.must(setProperty(nvme.PropCC, uint64(nvme.CCEnable)), nil)
@@ -323,7 +321,7 @@ func TestLimits(t *testing.T) {
 	}
 	connectAdmin(cs[0], testNQN, 0)
 	connectAdmin(cs[1], testNQN, 0)
-	// A place may become free: that is no reason to give up for ever.
+	// A place may become free: no reason for the host to give up for good.
 	cs[2].fails(connectCommand(0, 31, 0), connectData(t, nvme.CNTLIDDynamic, testNQN), nvme.StatusConnectBusy)
 	connectAdmin(cs[2], testNQN+"2", 0)
 	cs[3].fails(connectCommand(0, 31, 0), connectData(t, nvme.CNTLIDDynamic, testNQN+"2"), nvme.StatusConnectBusy)

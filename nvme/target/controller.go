@@ -13,8 +13,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
-// controller is one controller, I/O or discovery: made by Connect on an admin queue, and gone
-// with that queue.
+// controller is one controller, I/O or discovery. It is made by Connect on an admin queue, and ends with that queue.
 type controller struct {
 	t       *Target
 	sub     *Subsystem
@@ -25,8 +24,8 @@ type controller struct {
 	attr    ConnAttr // of the admin queue
 	since   time.Time
 
-	ana atomic.Pointer[anaStates] // of its port; nil: all optimized
-	// detached are the namespaces that are not attached; nil for none, which costs reads and writes nothing.
+	ana atomic.Pointer[anaStates] // of its port; nil: all are optimized
+	// detached are the namespaces that are not attached; nil if there are none, which costs reads and writes nothing.
 	detached atomic.Pointer[nsSet]
 	live     atomic.Bool // enabled and ready: commands are executed
 	errors   errorLog
@@ -35,19 +34,19 @@ type controller struct {
 
 	mu        sync.Mutex
 	dead      bool
-	flushing  bool      // flushCaches is at work
-	again     bool      // and has to do it anew: the controller was shut down once more
-	looks     looks     // for commands that have to end before CSTS changes, since it was to
-	left      leftovers // of its host
+	flushing  bool      // flushCaches is running
+	again     bool      // and has to run again: the controller was shut down once more
+	looks     looks     // for commands that have to end before CSTS changes, since the change became due
+	left      leftovers // commands of its host
 	cc        nvme.CC
 	csts      nvme.CSTS
 	queues    map[uint16]*Queue // I/O queues
-	retired   *IOStats          // of those that are gone; nil: of none
+	retired   *IOStats          // of those that are gone; nil if none is
 	features  features
 	events    events
 	anaCounts anaCounts
 	kato      time.Duration
-	timer     *time.Timer   // keep-alive; nil where there is none
+	timer     *time.Timer   // keep-alive; nil if there is none
 	due       time.Duration // when timer runs out, on the target's clock
 }
 
@@ -89,8 +88,8 @@ func (t *Target) newController(q *Queue, sub *Subsystem, d *nvme.ConnectData) (*
 	return c, nil
 }
 
-// nextCNTLID is the controller identifier that was free for longest. There are always more
-// identifiers than controllers. Called with mu held.
+// nextCNTLID returns the controller identifier that has been free for longest. There are always more identifiers than
+// controllers. Called with mu held.
 func (t *Target) nextCNTLID() uint16 {
 	for {
 		t.lastCNTLID++
@@ -103,14 +102,14 @@ func (t *Target) nextCNTLID() uint16 {
 	}
 }
 
-// controller finds a live controller; nil where there is none.
+// controller finds a live controller; nil if there is none.
 func (t *Target) controller(id uint16) *controller {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.controllers[id]
 }
 
-// reserve gives q the place of I/O queue qid.
+// reserve takes the place of I/O queue qid for q.
 func (c *controller) reserve(qid uint16, q *Queue) *refusal {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -135,7 +134,7 @@ func (c *controller) drop(qid uint16, q *Queue) {
 	c.mu.Unlock()
 }
 
-// retire keeps what an I/O queue counted that goes before the controller does. Called with mu held.
+// retire keeps the counters of an I/O queue that ends before the controller does. Called with mu held.
 func (c *controller) retire(q *Queue) {
 	if c.retired == nil {
 		c.retired = new(IOStats)
@@ -143,7 +142,7 @@ func (c *controller) retire(q *Queue) {
 	q.io.addTo(c.retired)
 }
 
-// queueDown is told that the connection of a queue is ending.
+// queueDown is called when the connection of a queue is ending.
 func (c *controller) queueDown(q *Queue, err error) {
 	if q.qid == 0 {
 		c.destroy(err)
@@ -168,9 +167,9 @@ func (c *controller) destroy(err error) {
 	if c.timer != nil {
 		c.timer.Stop()
 	}
-	// A transport can't tell a host that ended its connections from one that was killed: the
-	// kernel closes those all the same. Only a host that lives shuts its controller down first. But one that
-	// Drain lets go may close what is left when it finds its first connection closed.
+	// A transport can't tell a host that ended its connections from one that was killed: the kernel closes their
+	// connections in the same way. Only a living host shuts its controller down first. But a host that Drain
+	// disconnects may close its other connections when it finds its first one closed.
 	if (err == nil || errors.Is(err, io.EOF)) && c.cc.Enabled() && c.cc.Shutdown() == nvme.CCSHNNone {
 		err = ErrNoShutdown
 		if draining {
@@ -220,7 +219,7 @@ func (c *controller) takeQueues() []*Queue {
 	return all
 }
 
-// fatal ends the controller because of err: CSTS.CFS, and every connection is closed.
+// fatal ends the controller because of err: CSTS.CFS is set, and every connection is closed.
 func (c *controller) fatal(err error) {
 	c.mu.Lock()
 	c.csts |= nvme.CSTSFatal
@@ -229,22 +228,21 @@ func (c *controller) fatal(err error) {
 	c.admin.disconnect(err)
 }
 
-// ended says whether the connections of the controller are ending, or gone.
+// ended reports whether the connections of the controller are ending, or gone.
 func (c *controller) ended() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.dead || c.csts&nvme.CSTSFatal != 0
 }
 
-// registers are CC and CSTS.
+// registers returns CC and CSTS.
 func (c *controller) registers() (nvme.CC, nvme.CSTS) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.cc, c.csts
 }
 
-// configure executes a write of CC (NVMe base, "Controller Configuration"): enabling, reset
-// and shutdown.
+// configure executes a write of CC (NVMe base, "Controller Configuration"): enable, reset and shutdown.
 func (c *controller) configure(cc nvme.CC) {
 	var (
 		held        []*Request
@@ -283,8 +281,8 @@ func (c *controller) configure(cc nvme.CC) {
 	c.settle()
 }
 
-// withdrawFormats takes back what waits to have a namespace alone, where the controller is disabled or shut down. One
-// that has begun ends with its present operation (chainAborted).
+// withdrawFormats withdraws the commands that wait to have a namespace alone, if the controller is disabled or shut
+// down. One that has begun ends with its present operation (chainAborted).
 func (c *controller) withdrawFormats() (all []*Request) {
 	if c.live.Load() {
 		return nil
@@ -295,11 +293,11 @@ func (c *controller) withdrawFormats() (all []*Request) {
 	return all
 }
 
-// enable checks CC and has the controller become ready, or fails with CSTS.CFS. Called with mu held.
+// enable checks CC and lets the controller become ready, or fails with CSTS.CFS. Called with mu held.
 func (c *controller) enable() {
 	cc := c.cc
 	ok := cc&(nvme.CCCSSMask|nvme.CCMPSMask|nvme.CCAMSMask) == 0
-	// A discovery controller has no I/O queues, and hosts set their entry sizes or not.
+	// A discovery controller has no I/O queues, and hosts may or may not set their entry sizes.
 	if !c.sub.discovery && (cc.IOSQES() != 6 || cc.IOCQES() != 4) {
 		ok = false
 	}
@@ -309,8 +307,8 @@ func (c *controller) enable() {
 	}
 }
 
-// reset is Controller Level Reset: I/O queues and held event requests go, features have their defaults, the error log is
-// empty. The admin queue stays. Called with mu held.
+// reset is a Controller Level Reset: I/O queues and held event requests end, features get their defaults, and the error
+// log is emptied. The admin queue stays. Called with mu held.
 func (c *controller) reset() (held []*Request, queues []*Queue) {
 	c.live.Store(false)
 	c.csts &= nvme.CSTSReady
@@ -322,8 +320,8 @@ func (c *controller) reset() (held []*Request, queues []*Queue) {
 	return held, queues
 }
 
-// flushCaches makes what the host wrote durable, as a shutdown demands, and says so in
-// CSTS.SHST. It is at work once at a time, however often a host shuts down and up again.
+// flushCaches makes what the host wrote durable, as a shutdown demands, and reports that in CSTS.SHST. Only one runs at
+// a time, however often a host shuts down and up again.
 func (c *controller) flushCaches() {
 	left := new(atomic.Int64)
 	left.Store(1)

@@ -12,12 +12,12 @@ const (
 	copyBytes      = 64 << 20
 )
 
-// copyLimits are MSSRL, MCL and MSRC of Identify Namespace.
+// copyLimits returns MSSRL, MCL and MSRC of Identify Namespace.
 func (ns *Namespace) copyLimits() (mssrl uint16, mcl uint32, msrc uint8) {
 	return uint16(min(copyRangeBytes>>ns.shift, 1<<16-1)), copyBytes >> ns.shift, copyRanges - 1
 }
 
-// copyState is where a Copy is, in bytes of the namespace.
+// copyState is how far a Copy has got, in bytes of the namespace.
 type copyState struct {
 	from, to int64
 	left     int64 // of the source range
@@ -74,7 +74,7 @@ func (r *Request) haveCopyRanges() {
 		if st.OK() {
 			continue
 		}
-		r.fail(st, noLoc) // what is wrong is in the data
+		r.fail(st, noLoc) // the error is in the data
 		return
 	}
 	e.bytes = int(total << e.ns.shift)

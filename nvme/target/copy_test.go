@@ -17,8 +17,7 @@ func copyCommand(to uint64, ctl nvme.IOControl, ranges ...nvme.CopyRange) (nvme.
 	return command(func(c *nvme.Command) { c.SetCopy(1, to, len(ranges), ctl) }), b
 }
 
-// TestCopy: ranges come one after the other to their destination, however transport and volume
-// answer.
+// TestCopy: ranges are copied one after the other to their destination, however transport and volume respond.
 func TestCopy(t *testing.T) {
 	for mode, change := range transportModes {
 		for _, late := range []bool{false, true} {
@@ -51,7 +50,7 @@ func TestCopy(t *testing.T) {
 	}
 }
 
-// TestCopyErrors: what is wrong with source ranges, and which is the first that isn't copied.
+// TestCopyErrors: errors of source ranges, and which is the first range that isn't copied.
 func TestCopyErrors(t *testing.T) {
 	v := newTestVolume(64<<20, 512) // 131072 blocks
 	s := connect(t, newTarget(t, v), testNQN)
@@ -106,7 +105,7 @@ func TestCopyErrors(t *testing.T) {
 	if len(v.ops()) != 0 {
 		t.Errorf("the volume was touched: %v", v.ops())
 	}
-	// As long, as close and as far as may be.
+	// As long, as close and as far as allowed.
 	for to, r := range map[uint64]nvme.CopyRange{131064: ok, 0: {SLBA: 131064, Blocks: 8}, 8: ok, 32768: {SLBA: 65536, Blocks: 32768}} {
 		cmd, data := copyCommand(to, 0, r)
 		s.io.must(cmd, data)
@@ -127,13 +126,13 @@ func TestCopyErrors(t *testing.T) {
 	}
 }
 
-// TestCopyAborted: a Copy that is aborted tells how far it came, too.
+// TestCopyAborted: a Copy that is aborted also says how far it got.
 func TestCopyAborted(t *testing.T) {
 	v := newTestVolume(1<<20, 512)
 	s := connect(t, newTarget(t, v), testNQN)
 	defer s.close()
 	v.fail = func(r *blockdev.Request) error {
-		v.hold = r.Op == blockdev.OpWrite && r.Offset == 1008*512 // which is of the second range
+		v.hold = r.Op == blockdev.OpWrite && r.Offset == 1008*512 // in the second range
 		return nil
 	}
 	ok := nvme.CopyRange{SLBA: 0, Blocks: 8}

@@ -8,18 +8,17 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
-// LatencyBuckets is the number of buckets of a latency histogram. Bucket i counts commands
-// that took less than LatencyBound(i) and not less than the bound before it; the last one has
-// no bound.
+// LatencyBuckets is the number of buckets of a latency histogram. Bucket i counts commands that took less than
+// LatencyBound(i), and at least the bound before it; the last bucket has no bound.
 const LatencyBuckets = 25
 
-// latencyShift makes the first bound 1024 ns; the others are its doubles, up to 8.6 s.
+// latencyShift makes the first bound 1024 ns; each further one is twice as long, up to 8.6 s.
 const latencyShift = 10
 
-// LatencyBound is the upper bound of bucket i, exclusive.
+// LatencyBound returns the upper bound of bucket i, exclusive.
 func LatencyBound(i int) time.Duration { return 1 << (latencyShift + i) }
 
-// LatencyBucket is the bucket in which d counts.
+// LatencyBucket returns the bucket that d falls in.
 func LatencyBucket(d time.Duration) int {
 	return min(bits.Len64(uint64(max(d, 0))>>latencyShift), LatencyBuckets-1)
 }
@@ -31,13 +30,13 @@ const (
 	opRead opKind = iota
 	opWrite
 	opOther
-	opCompare // these two count as other, but for SMART
+	opCompare // these two count as other, except for SMART
 	opVerify
 	opKinds
 )
 
-// ioCounters count the commands of a queue, or of a namespace as one shard of queues sees it.
-// The number of commands isn't kept: it is the sum of the buckets.
+// ioCounters count the commands of a queue, or those of a namespace in one of its shards. The number of commands isn't
+// kept: it is the sum of the buckets.
 type ioCounters struct {
 	kind   [opKinds]opCounters
 	errors [8]atomic.Uint64 // by status code type
@@ -61,7 +60,7 @@ func (c *ioCounters) count(k opKind, st nvme.Status, ns int64, bytes int) {
 	}
 }
 
-// totals are the commands counted and the payload of those that succeeded.
+// totals returns the number of commands and the payload of those that succeeded.
 func (o *opCounters) totals() (ops, bytes uint64) {
 	for i := range o.latency {
 		ops += o.latency[i].Load()
@@ -80,8 +79,8 @@ type OpStats struct {
 // IOStats are the counters of a queue, a controller, a namespace or a transport.
 type IOStats struct {
 	Read, Write, Other OpStats
-	// Errors counts responses with an error by status code type: 0 generic, 1 command
-	// specific, 2 media, 3 path, 7 vendor.
+	// Errors counts responses with an error by status code type: 0 generic, 1 command specific, 2 media, 3 path, 7
+	// vendor.
 	Errors [8]uint64
 	Stages StageStats // of a sample of the commands
 }

@@ -7,8 +7,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
-// discoveryChanged notes that the discovery log is another, and tells the discovery
-// controllers.
+// discoveryChanged notes that the discovery log has changed, and tells the discovery controllers.
 func (t *Target) discoveryChanged() {
 	t.mu.Lock()
 	t.generation++
@@ -22,7 +21,7 @@ func (t *Target) discoveryChanged() {
 }
 
 // discoveryLog is the log for the host of c: the discovery subsystem itself at the ports that the host can reach, the
-// referrals, and the subsystems that it may use at the same ports. Hosts read it in pieces, so entries are made when
+// referrals, and the subsystems that it may use, at the same ports. Hosts read it in pieces, so entries are made when
 // they are read.
 type discoveryLog struct {
 	generation uint64
@@ -38,7 +37,7 @@ type reachablePort struct {
 	at netip.AddrPort
 }
 
-// discoveryLog is the log as it is now.
+// discoveryLog returns the log as it is now.
 func (c *controller) discoveryLog() *discoveryLog {
 	t := c.t
 	t.mu.Lock()
@@ -48,7 +47,7 @@ func (c *controller) discoveryLog() *discoveryLog {
 		p := &t.ports[i]
 		addr, ok := p.addressFor(c.attr.Local.Addr())
 		at := netip.AddrPortFrom(addr, p.Addr.Port())
-		if ok && t.portAt(p.Transport, at) == p { // else another one listens there
+		if ok && t.portAt(p.Transport, at) == p { // otherwise another one listens there
 			l.ports = append(l.ports, reachablePort{p, at})
 		}
 	}
@@ -62,7 +61,7 @@ func (c *controller) discoveryLog() *discoveryLog {
 	return l
 }
 
-// entries is how many the log has.
+// entries returns the number of entries.
 func (l *discoveryLog) entries() int {
 	return len(l.ports) + len(l.referrals) + len(l.subsystems)*len(l.ports)
 }
@@ -84,7 +83,7 @@ func (l *discoveryLog) entry(i int) *nvme.DiscoveryEntry {
 	return l.ports[i%len(l.ports)].entry(l.subsystems[i/len(l.ports)])
 }
 
-// piece makes n bytes from an offset within the log, fewer at its end, or as many more as complete an entry.
+// piece makes n bytes from an offset within the log, fewer at its end, or up to as many more as complete an entry.
 func (l *discoveryLog) piece(off, n uint64) (b []byte) {
 	first, end := off/nvme.DiscoveryEntrySize, min(off+n, l.size())
 	for at := first * nvme.DiscoveryEntrySize; at < end; at += nvme.DiscoveryEntrySize {
@@ -98,7 +97,7 @@ func (l *discoveryLog) piece(off, n uint64) (b []byte) {
 	return b[min(off-first*nvme.DiscoveryEntrySize, uint64(len(b))):]
 }
 
-// replyDiscoveryLog answers with a piece of the log. Without RAE, reading it lets the next event through.
+// replyDiscoveryLog responds with a piece of the log. Without RAE, reading it lets the next event through.
 func (r *Request) replyDiscoveryLog() {
 	c, off := r.engine.q.ctrl, r.Cmd.LogOffset()
 	l := c.discoveryLog()

@@ -72,8 +72,7 @@ func discoveryOf(t *testing.T) (*Target, *fakeConn) {
 	return tg, q
 }
 
-// TestDiscoveryController: a discovery controller says what it is, and takes nothing that belongs
-// to namespaces.
+// TestDiscoveryController: a discovery controller says that it is one, and refuses everything about namespaces.
 func TestDiscoveryController(t *testing.T) {
 	_, q := discoveryOf(t)
 	page := make([]byte, nvme.PageSize)
@@ -106,7 +105,7 @@ func TestDiscoveryController(t *testing.T) {
 	}
 }
 
-// TestDiscovery: the log has what this host may use, at each port, by the addresses that it can reach.
+// TestDiscovery: the log lists what this host may use, at each port, with the addresses that it can reach.
 func TestDiscovery(t *testing.T) {
 	_, q := discoveryOf(t)
 	_, entries := discover(t, q)
@@ -144,8 +143,8 @@ func TestDiscoveryFromElsewhere(t *testing.T) {
 	}
 }
 
-// TestDiscoveryBothFamilies: a host is told once of what listens on all addresses of IPv4 and of IPv6, by the port that it
-// comes to, and has the ANA states of that.
+// TestDiscoveryBothFamilies: a host is told once about ports that listen on all IPv4 and on all IPv6 addresses, with
+// the port that it connects to, and sees the ANA states of that port.
 func TestDiscoveryBothFamilies(t *testing.T) {
 	four, six := netip.MustParseAddrPort("0.0.0.0:4420"), netip.MustParseAddrPort("[::]:4420")
 	for _, ports := range [][]Port{{{ID: 4, Addr: four}, {ID: 6, Addr: six}}, {{ID: 6, Addr: six}, {ID: 4, Addr: four}}} {
@@ -179,7 +178,7 @@ func TestDiscoveryBothFamilies(t *testing.T) {
 	}
 }
 
-// TestDiscoveryChanges: a change is told, counted, and seen.
+// TestDiscoveryChanges: a change is reported, counted, and visible.
 func TestDiscoveryChanges(t *testing.T) {
 	tg, q := discoveryOf(t)
 	h, _ := discover(t, q)
@@ -237,7 +236,7 @@ func TestPortAddress(t *testing.T) {
 	}
 }
 
-// TestDiscoveryOfMany: what a piece of the log costs doesn't depend on how long the log is.
+// TestDiscoveryOfMany: the cost of a piece of the log doesn't depend on the length of the log.
 func TestDiscoveryOfMany(t *testing.T) {
 	const subsystems, ports, pieces = 1000, 4, 32
 	tg := newTargetWith(t, func(c *Config) {

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// The package comment says which file to look in for what. It names all there are, and no others.
+// The package comment says which file to look in for what. It names all files that exist, and no others.
 func TestDocNamesFiles(t *testing.T) {
 	b, err := os.ReadFile("doc.go")
 	if err != nil {

@@ -10,21 +10,21 @@ import (
 )
 
 const (
-	// drainLook is how often Drain looks whether commands are done. To be told instead would
-	// cost every command something.
+	// drainLook is how often Drain checks whether commands are done. A notification instead would cost every command
+	// something.
 	drainLook = 5 * time.Millisecond
-	// drainEnd bounds how long Drain waits for connections to be gone that it ended.
+	// drainEnd bounds how long Drain waits for connections that it closed to be gone.
 	drainEnd = 5 * time.Second
 )
 
-// Drain lets every host go. From now on connections and controllers are refused, in a way that
-// has hosts try again; I/O queues begin no new command. When all commands under way are
-// answered, and the answers are out, or ctx ends, every connection is closed, and Drain returns
-// when they are gone. Commands that came too late were not executed: hosts send them again by
-// another path, or when they could connect again. The error says what was cut off.
+// Drain disconnects every host in an orderly way. From now on connections and controllers are refused, in a way that
+// makes hosts try again, and I/O queues begin no new commands. When all commands under way are answered and the answers
+// are out, or when ctx ends, every connection is closed, and Drain returns when they are gone. Commands that arrived
+// too late were not executed: hosts send them again by another path, or when they can connect again. The error says
+// what was cut off.
 //
-// The target goes on refusing hosts until Resume is called, which also ends a Drain that still waits: connections
-// that have begun no commands meanwhile are closed, and the others stay.
+// The target goes on refusing hosts until Resume is called, which also ends a Drain that still waits: connections that
+// have stopped beginning commands are closed, and the others stay.
 func (t *Target) Drain(ctx context.Context) error {
 	t.mu.Lock()
 	if t.closed {
@@ -63,7 +63,7 @@ func (t *Target) Drain(ctx context.Context) error {
 	return nil
 }
 
-// letGo closes the connections that begin no command any more.
+// letGo closes the connections that begin no more commands.
 func (t *Target) letGo() {
 	for _, q := range t.allQueues() {
 		if q.state.Load() == queueDraining {
@@ -72,14 +72,14 @@ func (t *Target) letGo() {
 	}
 }
 
-// Resume has a target take hosts again that Drain has let go, or lets go.
+// Resume makes the target take hosts again after, or during, Drain.
 func (t *Target) Resume() {
 	t.mu.Lock()
 	t.draining = false
 	t.mu.Unlock()
 }
 
-// Draining says whether hosts are refused since Drain.
+// Draining reports whether hosts are refused because of Drain.
 func (t *Target) Draining() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -96,13 +96,13 @@ func (t *Target) allQueues() []*Queue {
 	return all
 }
 
-// quiesce stops every I/O queue, also those that were just being connected, and returns how many
-// commands are under way. Admin queues go on, for Keep Alive and Abort.
+// quiesce stops every I/O queue, including those that were just being connected, and returns how many commands are
+// under way. Admin queues go on, for Keep Alive and Abort.
 func (t *Target) quiesce() (left int) {
 	for _, q := range t.allQueues() {
 		left += q.quiesce()
 	}
-	// A command is answered before its answer is out. What uses a namespace, uses it until then.
+	// A command is answered before its answer is out, but it uses its namespace until then.
 	t.mu.Lock()
 	subs := t.sortedSubsystems()
 	t.mu.Unlock()
@@ -115,8 +115,8 @@ func (t *Target) quiesce() (left int) {
 	return max(left, users)
 }
 
-// quiesce stops an I/O queue, and returns how many commands of a queue are under way. One that
-// holds the first half of a fused operation is stopped when it has the other.
+// quiesce stops an I/O queue, and returns how many commands of a queue are under way. A queue that holds the first half
+// of a fused operation is stopped when it has the other.
 func (q *Queue) quiesce() int {
 	if !q.connected() {
 		return 0
@@ -137,15 +137,14 @@ func (q *Queue) use(r *Request) {
 	q.stop.Unlock()
 }
 
-// underWay is the number of commands begun and not answered, but for those that are kept.
+// underWay returns the number of commands that were begun and are not answered, except those that are kept.
 func (q *Queue) underWay() int {
 	q.stop.Lock()
 	defer q.stop.Unlock()
 	return q.inFlight() - len(q.stopped)
 }
 
-// keep keeps a command that came to a queue which begins none any more, or gives it back where the
-// connection is ending.
+// keep keeps a command that arrived on a queue that begins no more, or gives it back if the connection is ending.
 func (q *Queue) keep(r *Request) {
 	q.stop.Lock()
 	if q.state.Load() == queueDraining {
@@ -157,7 +156,7 @@ func (q *Queue) keep(r *Request) {
 	r.respond(nvme.StatusAbortSQDeleted)
 }
 
-// giveBack gives the commands that were kept back to the transport, which can't answer any more.
+// giveBack gives the kept commands back to the transport, which can't respond any more.
 func (q *Queue) giveBack() {
 	q.stop.Lock()
 	kept := q.stopped

@@ -16,8 +16,8 @@ func readCommand(lba uint64) nvme.Command {
 	return command(func(c *nvme.Command) { c.SetIO(nvme.OpRead, 1, lba, 8, 0) })
 }
 
-// A command under way is answered before its connection ends; one that comes after the drain
-// began is neither executed nor answered; nobody connects until Resume.
+// A command under way is answered before its connection ends; one that arrives after the drain began is neither
+// executed nor answered; no host can connect until Resume.
 func TestDrain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := newTestVolume(1<<20, 512)
@@ -61,7 +61,7 @@ func TestDrain(t *testing.T) {
 	})
 }
 
-// What takes too long is cut off when the time is over, and so said.
+// What takes too long is cut off when the time is over, and the error says so.
 func TestDrainLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := newTestVolume(1<<20, 512)
@@ -84,8 +84,8 @@ func TestDrainLimit(t *testing.T) {
 	})
 }
 
-// A host that is connected already, and whose admin queue connects its first I/O queue while the
-// target drains, gets no further.
+// A host that is already connected, and whose admin queue connects its first I/O queue while the target drains, gets no
+// further.
 func TestDrainConnect(t *testing.T) {
 	v := newTestVolume(1<<20, 512)
 	tg := newTarget(t, v)
@@ -112,8 +112,8 @@ func TestDrainConnect(t *testing.T) {
 	}
 }
 
-// Resume ends a drain that is still waiting: who connects from then on is served, and hosts whose commands were kept
-// have their connections closed at once, so that they send them again.
+// Resume ends a drain that is still waiting: hosts that connect from then on are served, and hosts whose commands were
+// kept have their connections closed at once, so that they send them again.
 func TestResumeWhileDraining(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := newTestVolume(1<<20, 512)

@@ -5,8 +5,8 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
-// datasetManagement takes the host's ranges, in as many bytes as it likes to send: Linux
-// always sends the most that there can be.
+// datasetManagement fetches the host's ranges, in as many bytes as the host chooses to send: Linux always sends the
+// maximum.
 func (r *Request) datasetManagement() {
 	if !r.namespace() {
 		return
@@ -34,7 +34,7 @@ func (r *Request) haveRanges() {
 	for i := range n {
 		if d := r.dsmRange(i); d.SLBA > size || uint64(d.Blocks) > size-d.SLBA {
 			r.atBlock(max(d.SLBA, size))
-			r.fail(nvme.StatusLBAOutOfRange, noLoc) // what is wrong is in the data
+			r.fail(nvme.StatusLBAOutOfRange, noLoc) // the error is in the data
 			return
 		}
 	}

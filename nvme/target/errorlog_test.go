@@ -8,7 +8,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
-// lastError is the newest entry of the error log.
+// lastError returns the newest entry of the error log.
 func lastError(q *fakeConn) (e nvme.ErrorEntry) {
 	q.t.Helper()
 	page := make([]byte, nvme.ErrorEntrySize)
@@ -19,7 +19,7 @@ func lastError(q *fakeConn) (e nvme.ErrorEntry) {
 	return e
 }
 
-// TestErrorPlace: what the error log says of where an error is, for what the tables over the
+// TestErrorPlace: what the error log says about the place of an error, for commands that the test tables of the
 // transports can't send.
 func TestErrorPlace(t *testing.T) {
 	v := newTestVolume(1<<20, 512) // 2048 blocks
@@ -48,17 +48,17 @@ func TestErrorPlace(t *testing.T) {
 	b := nvme.DSMRange{SLBA: 3000, Blocks: 1}.AppendTo(nvme.DSMRange{Blocks: 1}.AppendTo(nil))
 	s.io.fails(command(func(c *nvme.Command) { c.SetDSM(1, 2, nvme.DSMDeallocate) }), b, nvme.StatusLBAOutOfRange|dnr)
 	check("Dataset Management", noLoc, 3000)
-	// Where the volume says that it failed.
+	// The offset at which the volume says that it failed.
 	v.setFail(&blockdev.OpError{Op: "read", Path: "test", Offset: 37 * 512, Kind: blockdev.ErrMedium})
 	s.io.fails(ioCommand(nvme.OpRead, 30, 16, 0), make([]byte, 16*512), nvme.StatusUnrecoveredRead)
 	check("medium error", noLoc, 37)
 }
 
-// TestErrorOfFabrics: a Fabrics command has no namespace, and no blocks.
+// TestErrorOfFabrics: the entry of a Fabrics command names no namespace, and no blocks.
 func TestErrorOfFabrics(t *testing.T) {
 	s := connect(t, newTarget(t, newTestVolume(1<<20, 512)), testNQN)
 	defer s.close()
-	cmd := command(func(c *nvme.Command) { c.SetDisconnect(); c.SetCDW(10, 1) }) // which has a format of record there
+	cmd := command(func(c *nvme.Command) { c.SetDisconnect(); c.SetCDW(10, 1) }) // a Disconnect has its record format there
 	s.io.fails(cmd, nil, nvme.StatusConnectFormat|dnr)
 	if e := lastError(s.admin); e.SQID != 1 || e.NSID != 0 || e.LBA != 0 || e.Location != offCDW10 {
 		t.Errorf("%+v", e)
@@ -74,7 +74,7 @@ func TestErrorOfFabrics(t *testing.T) {
 	}
 }
 
-// TestErrorsOfReset: a reset empties the log, and the errors that follow have numbers of their own (NVMe base, "Error
+// TestErrorsOfReset: a reset empties the log, and the numbers of later errors continue (NVMe base, "Error
 // Information").
 func TestErrorsOfReset(t *testing.T) {
 	c := dial(t, newTarget(t))
@@ -112,7 +112,7 @@ func TestErrorsOfReset(t *testing.T) {
 	c.hangUp(nil)
 }
 
-// TestSMARTOfNamespace: the health of one namespace has what was done to that one.
+// TestSMARTOfNamespace: the health log of one namespace counts only the commands to it.
 func TestSMARTOfNamespace(t *testing.T) {
 	s := connect(t, newTarget(t, newTestVolume(1<<20, 512), newTestVolume(1<<20, 512)), testNQN)
 	defer s.close()

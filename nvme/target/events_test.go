@@ -38,8 +38,8 @@ func changedNamespaces(c *fakeConn, retain bool) nvme.ChangedNamespaces {
 	return p
 }
 
-// TestUnwantedEvent: an event that happened while its host wanted such isn't sent when the host doesn't any more (NVMe
-// base, "Asynchronous Event Configuration").
+// TestUnwantedEvent: an event that happened while its host wanted events of that kind isn't sent once the host doesn't
+// (NVMe base, "Asynchronous Event Configuration").
 func TestUnwantedEvent(t *testing.T) {
 	tg := newTarget(t, newTestVolume(1<<20, 512))
 	s := connect(t, tg, testNQN)
@@ -59,8 +59,7 @@ func TestUnwantedEvent(t *testing.T) {
 	}
 }
 
-// TestNamespaceEvents: namespaces that come, go, grow or change are told once, until the log
-// is read.
+// TestNamespaceEvents: namespaces that come, go, grow or change are reported once, until the log is read.
 func TestNamespaceEvents(t *testing.T) {
 	v := newTestVolume(1<<20, 512)
 	tg := newTarget(t, v)
@@ -123,7 +122,7 @@ func TestNamespaceEvents(t *testing.T) {
 	}
 }
 
-// TestResizeOfSeveral: a volume that is several namespaces tells each of its new size, while it is one.
+// TestResizeOfSeveral: a volume that is several namespaces reports its new size to each, as long as it is one.
 func TestResizeOfSeveral(t *testing.T) {
 	v := newTestVolume(1<<20, 512)
 	tg := newTarget(t, v, v)
@@ -164,7 +163,7 @@ func TestResizeOfSeveral(t *testing.T) {
 	grow(8192, 1)
 }
 
-// TestEventsOfOthers: whoever protects a namespace knows it; the other hosts are told.
+// TestEventsOfOthers: the host that protects a namespace isn't told, the other hosts are.
 func TestEventsOfOthers(t *testing.T) {
 	tg := newTarget(t, newTestVolume(1<<20, 512))
 	var qs []*fakeConn
@@ -212,7 +211,7 @@ func TestTooManyChanged(t *testing.T) {
 	}
 }
 
-// TestEventRequests: at most AERL + 1 are held, and they go when the controller does.
+// TestEventRequests: at most AERL + 1 are held, and they end with the controller.
 func TestEventRequests(t *testing.T) {
 	tg := newTarget(t)
 	q := dial(t, tg)
@@ -253,8 +252,8 @@ func TestEventRequests(t *testing.T) {
 	}
 }
 
-// TestFailedReadRetains: a log page that is read clears its event, and lets the next through; one that is asked for in
-// vain, or with Retain Asynchronous Event, does not (NVMe base, "Get Log Page", RAE).
+// TestFailedReadRetains: reading a log page clears its event, and lets the next one through; a read that fails, or has
+// Retain Asynchronous Event set, doesn't (NVMe base, "Get Log Page", RAE).
 func TestFailedReadRetains(t *testing.T) {
 	tg := newTarget(t)
 	for _, tc := range []struct {
@@ -272,7 +271,7 @@ func TestFailedReadRetains(t *testing.T) {
 		q := dial(t, tg)
 		c := tg.controller(connectAdmin(q, tc.nqn, 0))
 		enableEvents(q, c.supportedEvents())
-		// again says whether the host is told of one more event.
+		// again reports whether the host is told of one more event.
 		again := func() bool {
 			aer := q.start(asyncEvent(1), nil)
 			c.mu.Lock()
@@ -295,7 +294,7 @@ func TestFailedReadRetains(t *testing.T) {
 		if again() {
 			t.Errorf("%v: told again though the page was not read", tc.lid)
 		}
-		for _, off := range []uint64{8, tc.size} { // at its end there is nothing to read, but it is no error
+		for _, off := range []uint64{8, tc.size} { // reading at the log's end returns nothing, but isn't an error
 			q.must(read(off, false), page)
 			if !again() {
 				t.Errorf("%v: not told again though the page was read at %d", tc.lid, off)

@@ -8,7 +8,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
-// watched notes what it is to prefetch.
+// watched records what it is told to prefetch.
 type watched struct {
 	blockdev.Memory
 	ranges []fetched
@@ -23,8 +23,8 @@ func (w *watched) Prefetch(op blockdev.Op, offset, length int64) {
 	w.ranges = append(w.ranges, fetched{op, offset, length})
 }
 
-// TestExpect: reads and writes of a connected host are announced to the volume they go to, by their ranges, and nothing
-// else is.
+// TestExpect: reads and writes of a connected host are announced to their volume, with their ranges, and nothing else
+// is.
 func TestExpect(t *testing.T) {
 	v, err := blockdev.NewMemory(blockdev.Options{Size: 1 << 20, BlockSize: 512})
 	if err != nil {
@@ -50,7 +50,7 @@ func TestExpect(t *testing.T) {
 		cmd.SetIO(other.op, other.nsid, 16, 8, 0)
 		s.io.q.Expect(&cmd)
 	}
-	read.SetIO(nvme.OpRead, 1, 1<<40, 1, 0) // beyond the end: the volume's to find out
+	read.SetIO(nvme.OpRead, 1, 1<<40, 1, 0) // beyond the end: for the volume to find out
 	s.io.q.Expect(&read)
 	if want := []fetched{
 		{blockdev.OpRead, 16 * 512, 8 * 512}, {blockdev.OpWrite, 16 * 512, 8 * 512}, {blockdev.OpRead, 512 << 40, 512},
@@ -59,8 +59,8 @@ func TestExpect(t *testing.T) {
 	}
 }
 
-// TestExpectDuringConnect: a transport may tell of commands while Connect is executed by somebody else, who has waited
-// for memory or data.
+// TestExpectDuringConnect: a transport may announce commands while Connect, which had to wait for memory or data, is
+// executed by another goroutine.
 func TestExpectDuringConnect(t *testing.T) {
 	tg := newTarget(t, newTestVolume(1<<20, 512))
 	s := connect(t, tg, testNQN)

@@ -2,10 +2,10 @@ package target
 
 import "github.com/nvme-anywhere/nvmeof/nvme"
 
-// offFCType is the byte of a Fabrics command that says which one it is.
+// offFCType is the byte of a Fabrics command that holds its type.
 const offFCType = 4
 
-// connects says whether a command is Connect.
+// connects reports whether the command is Connect.
 func (r *Request) connects() bool {
 	return r.Cmd.Opcode() == nvme.OpFabrics && r.Cmd.FCType() == nvme.FCConnect
 }
@@ -51,8 +51,8 @@ func (r *Request) fabrics() {
 	}
 }
 
-// disconnect executes Disconnect, which ends the I/O queue that carries it. The connection
-// goes when the response is sent.
+// disconnect executes Disconnect, which ends the I/O queue that carries it. The connection is closed when the response
+// has been sent.
 func (r *Request) disconnect() {
 	switch {
 	case r.engine.q.qid == 0:

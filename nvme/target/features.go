@@ -6,7 +6,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
-// Places in Get Features and Set Features that errors name.
+// Places in Get Features and Set Features that errors refer to.
 const (
 	offFID    = 40
 	offSEL    = 41
@@ -17,11 +17,10 @@ const (
 	offNCQR   = 46             // of feature 07h; NSQR is before it
 )
 
-// offBit is the place of a bit of dword 11.
+// offBit returns the place of a bit of dword 11.
 func offBit(bit int) uint16 { return uint16(offCDW11+bit/8) | uint16(bit%8)<<locBit }
 
-// features are the values that a host can set. controller.mu guards them; a reset gives them
-// their defaults.
+// features are the values that a host can set. Guarded by controller.mu; a reset sets them to their defaults.
 type features struct {
 	arbitration  uint32
 	atomicity    uint32
@@ -33,7 +32,7 @@ type features struct {
 	ofNS         map[uint32]nsFeatures // by NSID
 }
 
-// nsFeatures are those of one namespace.
+// nsFeatures are the features of one namespace.
 type nsFeatures struct {
 	errorRecovery uint32
 	resvMask      uint32 // reservation notifications not wanted
@@ -47,14 +46,14 @@ func (f *features) reset(t *Target) {
 	}
 }
 
-// What Get Features says can be done with a feature.
+// What Get Features reports can be done with a feature.
 const (
 	featureFixed      = 0
 	featureChangeable = nvme.FeatureChangeable
 	featureOfNS       = nvme.FeatureChangeable | nvme.FeatureNamespace
 )
 
-// featureCaps says which features there are.
+// featureCaps holds the features there are, and what can be done with them.
 var featureCaps = map[nvme.FID]uint32{
 	nvme.FeatArbitration:    featureChangeable,
 	nvme.FeatPower:          featureChangeable,
@@ -73,7 +72,7 @@ var featureCaps = map[nvme.FID]uint32{
 	nvme.FeatResvPersistence:  featureOfNS,
 }
 
-// feature looks up a feature; false where the controller hasn't got it.
+// feature looks up a feature; false if the controller doesn't have it.
 func (c *controller) feature(f nvme.FID) (caps uint32, ok bool) {
 	if c.sub.discovery && f != nvme.FeatAsyncEvent && f != nvme.FeatKATO || f == nvme.FeatVolatileWC && !c.sub.volatileCache() {
 		return 0, false
@@ -99,8 +98,8 @@ const (
 	tempTypeShift   = 20 // THSEL; 0 over, 1 under temperature
 )
 
-// featureNamespaces are those that a feature of namespaces is set or asked for of: one, or all. It responds itself, and
-// returns false, where there is no such namespace, or one can't be reached.
+// featureNamespaces returns the namespaces for which a feature is set or requested: one, or all. If there is no such
+// namespace, or one can't be reached, it responds and returns false.
 func (r *Request) featureNamespaces() ([]*Namespace, bool) {
 	c := r.engine.q.ctrl
 	all := c.all()
@@ -121,7 +120,8 @@ func (r *Request) featureNamespaces() ([]*Namespace, bool) {
 	return all, true
 }
 
-// forgetFeatures is called when a namespace isn't in the table any more: one that gets its identifier is another.
+// forgetFeatures is called when a namespace has been removed from the table: the next one with its NSID is a different
+// one.
 func (s *Subsystem) forgetFeatures(nsid uint32) {
 	for _, c := range s.t.controllersOf(s) {
 		c.mu.Lock()

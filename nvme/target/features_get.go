@@ -42,8 +42,8 @@ func (r *Request) getFeatures() {
 	r.respond(nvme.StatusSuccess)
 }
 
-// featureValue is the value of a feature among fs. It responds itself, and returns false, for
-// an error and for a feature that comes with data.
+// featureValue returns the value of a feature in fs. On an error, and for a feature that comes with data, it responds
+// and returns false.
 func (r *Request) featureValue(f nvme.FID, fs *features, sel nvme.SEL) (uint32, bool) {
 	c := r.engine.q.ctrl
 	switch f {
@@ -71,7 +71,7 @@ func (r *Request) featureValue(f nvme.FID, fs *features, sel nvme.SEL) (uint32, 
 		return 0, false
 	case nvme.FeatHostID:
 		if r.Cmd.CDW(11)&nvme.HostIDExtended == 0 {
-			r.fail(nvme.StatusInvalidField, offCDW11) // Fabrics has 128 bits only
+			r.fail(nvme.StatusInvalidField, offCDW11) // Fabrics has only 128 bits
 		} else {
 			r.replyFeature(c.hostID[:])
 		}
@@ -91,7 +91,7 @@ func (r *Request) featureValue(f nvme.FID, fs *features, sel nvme.SEL) (uint32, 
 	return 0, true
 }
 
-// nsFeature is the value of a feature 05h, 82h or 83h of a namespace.
+// nsFeature returns the value of feature 05h, 82h or 83h of a namespace.
 func (r *Request) nsFeature(f nvme.FID, fs *features, sel nvme.SEL) (uint32, bool) {
 	c := r.engine.q.ctrl
 	if r.Cmd.NSID() == nvme.NSIDAll {

@@ -19,7 +19,7 @@ func (r *Request) setFeatures() {
 	case r.Cmd.FeatureSave():
 		r.fail(nvme.StatusFeatureNotSaveable, offSV)
 	case f == nvme.FeatHostID:
-		r.fail(nvme.StatusCommandSequence, noLoc) // it is that of Connect
+		r.fail(nvme.StatusCommandSequence, noLoc) // it is set by Connect
 	case caps&nvme.FeatureNamespace == 0 && nsid != nvme.NSIDNone && nsid != nvme.NSIDAll:
 		r.fail(nvme.StatusFeatureNotNamespace, offNSID)
 	case f == nvme.FeatTimestamp:
@@ -49,7 +49,7 @@ func (r *Request) setFeatures() {
 	}
 }
 
-// setFeature sets a feature that is one dword, or says what is wrong and where.
+// setFeature sets a feature that is one dword, or returns what is wrong and where.
 func (c *controller) setFeature(f nvme.FID, v uint32) (result uint32, st nvme.Status, loc uint16) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -92,7 +92,7 @@ func (r *Request) setErrorRecovery() {
 	r.setOfNS(func(f *nsFeatures) { f.errorRecovery = v & 0xffff })
 }
 
-// setOfNS executes Set Features of a feature of namespaces that only the controller heeds.
+// setOfNS executes Set Features for a feature of namespaces that concerns only the controller.
 func (r *Request) setOfNS(set func(*nsFeatures)) {
 	if all, ok := r.featureNamespaces(); ok {
 		r.engine.q.ctrl.setOfNS(all, set)
@@ -100,7 +100,7 @@ func (r *Request) setOfNS(set func(*nsFeatures)) {
 	}
 }
 
-// setOfNS changes the features of namespaces, but for those that are gone.
+// setOfNS changes the features of namespaces, except those that are gone.
 func (c *controller) setOfNS(all []*Namespace, set func(*nsFeatures)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -108,7 +108,7 @@ func (c *controller) setOfNS(all []*Namespace, set func(*nsFeatures)) {
 		c.features.ofNS = map[uint32]nsFeatures{}
 	}
 	for _, ns := range all {
-		if c.sub.namespace(ns.nsid) != ns { // or forgetFeatures comes later
+		if c.sub.namespace(ns.nsid) != ns { // otherwise forgetFeatures comes later
 			continue
 		}
 		of := c.features.ofNS[ns.nsid]
@@ -132,7 +132,7 @@ func (f *features) setTemperature(v uint32) (result uint32, st nvme.Status, loc 
 	return 0, nvme.StatusSuccess, 0
 }
 
-// grantQueues answers how many I/O queues the host may make. Called with mu held.
+// grantQueues decides how many I/O queues the host may create. Called with mu held.
 func (c *controller) grantQueues(want nvme.QueueCounts) (result uint32, st nvme.Status, loc uint16) {
 	switch {
 	case uint16(want) == 0xffff:

@@ -7,8 +7,8 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
-// TestFeatureEffects: the log of features names those that there are and can be read, no other, and whom they
-// concern; that of management commands names none.
+// TestFeatureEffects: the log of feature effects names exactly the features that exist and can be read, with their
+// scope; that of management commands names none.
 func TestFeatureEffects(t *testing.T) {
 	for _, cache := range []bool{true, false} {
 		v := newTestVolume(1<<20, 512)
@@ -98,7 +98,7 @@ func TestFeatures(t *testing.T) {
 	}
 }
 
-// TestFeaturesOfNoNamespace: a feature can be set of all namespaces where there is none.
+// TestFeaturesOfNoNamespace: a feature can be set for all namespaces even if there is none.
 func TestFeaturesOfNoNamespace(t *testing.T) {
 	q := dial(t, newTarget(t))
 	connectAdmin(q, testNQN, 0)
@@ -108,7 +108,7 @@ func TestFeaturesOfNoNamespace(t *testing.T) {
 	}
 }
 
-// TestFeaturesRefused: features that there aren't, and one that nobody changes.
+// TestFeaturesRefused: features that don't exist, and one that can't be changed.
 func TestFeaturesRefused(t *testing.T) {
 	q := dial(t, newTarget(t, newTestVolume(1<<20, 512)))
 	connectAdmin(q, testNQN, 0)
@@ -126,7 +126,7 @@ func TestFeaturesRefused(t *testing.T) {
 		t.Errorf("host ID %x", id)
 	}
 	q.fails(getFeature(nvme.FeatHostID, 0, 0), id[:8], nvme.StatusInvalidField|dnr)
-	// Over Fabrics Connect has set it, and no command may set it anew.
+	// Over Fabrics, Connect has set it, and no command may change it.
 	q.fails(setFeature(nvme.FeatHostID, 0, nvme.HostIDExtended), id, nvme.StatusCommandSequence|dnr)
 	q.fails(getFeature(nvme.FeatHostID, 0, nvme.HostIDExtended), id[:8], nvme.StatusSGLLengthInvalid|dnr)
 	q.fails(setFeature(nvme.FeatTimestamp, 0, 0), id, nvme.StatusSGLLengthInvalid|dnr)

@@ -5,11 +5,11 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
-// formatStep is how many bytes one operation of Format zeroes: so that it can be aborted.
+// formatStep is how many bytes one operation of Format zeroes, so that Format can be aborted in between.
 const formatStep = 1 << 30
 
-// format executes Format NVM: all blocks read as zeroes afterwards. There is one LBA format. It
-// has the namespace alone; what hosts send meanwhile waits.
+// format executes Format NVM: all blocks read as zeroes afterwards. There is one LBA format. It has the namespace
+// alone; commands that hosts send meanwhile wait.
 func (r *Request) format() {
 	e := &r.engine
 	ns := e.q.ctrl.namespace(r.Cmd.NSID())
@@ -42,8 +42,8 @@ func (r *Request) format() {
 	ns.exclude(r, func() { r.runFormat(ns) })
 }
 
-// runFormat zeroes the namespace, which r has alone. While it waited for that, what lets it do so
-// may have changed: a command that was under way took a reservation, another protected the namespace.
+// runFormat zeroes the namespace, which r has alone. While r waited for that, its permission may have changed: a
+// command that was under way may have acquired a reservation, or protected the namespace.
 func (r *Request) runFormat(ns *Namespace) {
 	e := &r.engine
 	if e.q.ctrl.namespace(ns.nsid) != ns || !ns.get(e.q.shard) {
@@ -83,7 +83,7 @@ func (r *Request) nextFormat() bool {
 	return true
 }
 
-// formatted lets others at the namespace again. No block is marked uncorrectable any more.
+// formatted opens the namespace to others again. If the Format succeeded, no block is marked uncorrectable any more.
 func (r *Request) formatted(st nvme.Status) {
 	ns := r.engine.ns
 	r.saving(func() {

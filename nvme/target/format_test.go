@@ -14,7 +14,7 @@ func formatCommand(nsid uint32, lbaf int, ses nvme.SecureErase) nvme.Command {
 	return command(func(c *nvme.Command) { c.SetFormat(nsid, lbaf, ses) })
 }
 
-// TestFormat: all blocks are zero and durable afterwards, and what came meanwhile is executed after it.
+// TestFormat: all blocks are zero and durable afterwards, and commands that arrived meanwhile are executed after it.
 func TestFormat(t *testing.T) {
 	v := newTestVolume(1<<20, 512)
 	for i := range v.data {
@@ -46,7 +46,7 @@ func TestFormat(t *testing.T) {
 	}
 }
 
-// TestFormatReserved: who holds a reservation formats, and nobody else.
+// TestFormatReserved: only the holder of a reservation may format.
 func TestFormatReserved(t *testing.T) {
 	tg := newTarget(t, newTestVolume(1<<20, 512))
 	s, other := connectAs(t, tg, 1), connectAs(t, tg, 2)
@@ -60,7 +60,7 @@ func TestFormatReserved(t *testing.T) {
 	s.admin.must(formatCommand(1, 0, nvme.EraseNone), nil)
 }
 
-// TestFormatRefused: what can't be done, with the place of the mistake, and what is write protected.
+// TestFormatRefused: what can't be formatted, with the place of the error, and a write-protected namespace.
 func TestFormatRefused(t *testing.T) {
 	s := connectAs(t, newTarget(t, newTestVolume(1<<20, 512)), 1)
 	defer s.close()
@@ -88,7 +88,7 @@ func TestFormatRefused(t *testing.T) {
 	s.admin.must(formatCommand(1, 0, 0), nil)
 }
 
-// TestFormatFails: it fails with the volume, can be aborted, and lets others at the namespace all the same.
+// TestFormatFails: Format fails if the volume does, can be aborted, and opens the namespace to others in either case.
 func TestFormatFails(t *testing.T) {
 	v := newTestVolume(1<<20, 512)
 	tg := newTarget(t, v)
@@ -116,8 +116,7 @@ func TestFormatFails(t *testing.T) {
 	}
 }
 
-// TestFormatWaits: a Format that waited for the namespace is executed only if the host may still
-// format it then.
+// TestFormatWaits: a Format that waited for the namespace is executed only if the host may still format it then.
 func TestFormatWaits(t *testing.T) {
 	read := ioCommand(nvme.OpRead, 0, 1, 0)
 	for name, tc := range map[string]struct {
@@ -158,7 +157,7 @@ func TestFormatWaits(t *testing.T) {
 	}
 }
 
-// TestFormatOfRemoved: a Format that waits for a namespace which is taken away doesn't touch its volume, nor keep it.
+// TestFormatOfRemoved: a Format that waits for a namespace that is removed neither touches its volume nor keeps it.
 func TestFormatOfRemoved(t *testing.T) {
 	slowVolume(t, func(t *testing.T, tg *Target, v *testVolume) {
 		s, other := connectAs(t, tg, 1), connectAs(t, tg, 2)
@@ -208,7 +207,8 @@ func TestFormatKeepsItsPlace(t *testing.T) {
 	})
 }
 
-// TestParkedGoFirst: what came while somebody had a namespace alone is executed, all of it, before the next has it.
+// TestParkedGoFirst: all commands that arrived while an owner had a namespace alone are executed before the next
+// owner's turn.
 func TestParkedGoFirst(t *testing.T) {
 	slowVolume(t, func(t *testing.T, tg *Target, v *testVolume) {
 		s, next, other := connectAs(t, tg, 1), connectAs(t, tg, 2), connectAs(t, tg, 3)
@@ -231,7 +231,7 @@ func TestParkedGoFirst(t *testing.T) {
 	})
 }
 
-// TestFormatAfterProtection: write protection that waits for the namespace as well, and came first, is heeded.
+// TestFormatAfterProtection: Format obeys write protection that was waiting for the namespace before it.
 func TestFormatAfterProtection(t *testing.T) {
 	v := newTestVolume(1<<20, 4096)
 	tg := newTarget(t, v)
@@ -258,7 +258,7 @@ func TestFormatAfterProtection(t *testing.T) {
 	}
 }
 
-// TestFormatAfterReservation: one that was being made when Format came is heeded.
+// TestFormatAfterReservation: Format obeys a reservation that was being made when it arrived.
 func TestFormatAfterReservation(t *testing.T) {
 	store := newMemStore()
 	v := newTestVolume(1<<20, 512)

@@ -5,13 +5,13 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
-// Compare and Write, fused (NVM command set, section "Compare and Write"). The first command
-// is held until the second arrives, which must be the next of its queue. Then the pair gets the
-// namespace alone, so that no other command of any host comes in between.
+// Fused Compare and Write (NVM command set, section "Compare and Write"). The first command is held until the second
+// arrives, which must be the next one of its queue. Then the pair gets the namespace alone, so that no other command of
+// any host comes in between.
 //
-// Until then it has no memory of the transport, and then only for one half at a time: pairs that
-// had some, and waited for more or for the namespace, would wait for each other, and for commands
-// that use the namespace and wait for memory. Most have their data in their capsules anyway.
+// Until then the pair has no memory of the transport, and afterwards only for one half at a time: pairs that had some,
+// and waited for more or for the namespace, would deadlock with each other, and with commands that use the namespace
+// and wait for memory. Most pairs have their data in their capsules anyway.
 
 // fuse executes a command that is part of a fused operation.
 func (r *Request) fuse() {
@@ -36,13 +36,13 @@ func (r *Request) fuse() {
 	}
 }
 
-// holdFused keeps the first command until the next one comes. In any other state than
-// queueConnected, which Submit saw, q.fused belongs to whoever left queueFused.
+// holdFused keeps the first command until the next one comes. In any state other than queueConnected, which Submit saw,
+// q.fused belongs to the goroutine that left queueFused.
 func (q *Queue) holdFused(r *Request) {
 	if q.state.Load() == queueConnected {
 		q.fused = r
 		if q.state.CompareAndSwap(queueConnected, queueFused) {
-			if !q.ctrl.live.Load() && !q.ctrl.ended() { // since Submit looked, and configure may not have seen r
+			if !q.ctrl.live.Load() && !q.ctrl.ended() { // changed after Submit looked; configure may have missed r
 				q.dropFused()
 			}
 			return
@@ -55,9 +55,8 @@ func (q *Queue) holdFused(r *Request) {
 	q.keep(r)
 }
 
-// takeFused takes the first command of a fused operation that is held; nil where none is. Only
-// Submit holds one and takes it, but for a connection that ends or a host that fails to authenticate
-// itself.
+// takeFused takes the first command of a fused operation that is held; nil if none is. Only Submit holds and takes one,
+// except when a connection ends, or a host fails to authenticate itself.
 func (q *Queue) takeFused() *Request {
 	if !q.state.CompareAndSwap(queueFused, queueConnected) {
 		return nil
@@ -65,7 +64,7 @@ func (q *Queue) takeFused() *Request {
 	return q.fused
 }
 
-// dropFused answers a first command whose second didn't come.
+// dropFused responds to a first command whose second didn't come.
 func (q *Queue) dropFused() {
 	if r := q.takeFused(); r != nil {
 		r.respond(nvme.StatusAbortMissingFused)
@@ -101,7 +100,7 @@ func (r *Request) compareAndWrite(compare *Request) {
 	}
 }
 
-// prepareFused checks one half. It responds and returns false where it can't be executed.
+// prepareFused checks one half. It responds and returns false if the half can't be executed.
 func (r *Request) prepareFused(op blockdev.Op) bool {
 	e := &r.engine
 	ns := e.q.ctrl.namespace(r.Cmd.NSID())
@@ -110,15 +109,15 @@ func (r *Request) prepareFused(op blockdev.Op) bool {
 		return false
 	}
 	e.ns = ns
-	if st := ns.sub.sanitizing(); !st.OK() { // which it would wait for
+	if st := ns.sub.sanitizing(); !st.OK() { // the pair would wait for it to end
 		r.respond(st)
 		return false
 	}
 	return r.blocks(op) && r.transfer()
 }
 
-// waitAlone goes on when the pair has the namespace alone. Until then it doesn't use it: two
-// pairs would wait for each other.
+// waitAlone continues when the pair has the namespace alone. Until then the pair doesn't use it: two pairs would wait
+// for each other.
 func (r *Request) waitAlone() {
 	ns := r.engine.ns
 	for _, half := range []*Request{r.engine.mate, r} {
@@ -159,8 +158,8 @@ func (r *Request) haveFusedCompare() {
 	r.compareData()
 }
 
-// fusedCompared answers the Compare, and goes on with the data of the Write if the blocks were
-// the same. r is the Compare.
+// fusedCompared answers the Compare, and continues with the data of the Write if the blocks were equal. r is the
+// Compare.
 func (r *Request) fusedCompared(st nvme.Status) {
 	w := r.engine.mate
 	if !st.OK() {
@@ -194,7 +193,7 @@ func (r *Request) fusedWritten() {
 	r.endWrite(st) // its blocks were readable, so none is marked
 }
 
-// endFused responds to both and lets others at the namespace. r is the Write.
+// endFused responds to both halves and opens the namespace to others. r is the Write.
 func (r *Request) endFused(compared, written nvme.Status) {
 	r.endCompare(compared)
 	r.endWrite(written)
@@ -207,7 +206,7 @@ func (r *Request) endCompare(st nvme.Status) {
 	compare.respond(st)
 }
 
-// endWrite responds to the Write, whose Compare is answered, and lets others at the namespace.
+// endWrite responds to the Write, whose Compare is answered, and opens the namespace to others.
 func (r *Request) endWrite(st nvme.Status) {
 	ns := r.engine.alone
 	r.engine.alone = nil
@@ -215,7 +214,7 @@ func (r *Request) endWrite(st nvme.Status) {
 	ns.include()
 }
 
-// giveUp responds to a command whose data can't be had, and to the other half of a pair.
+// giveUp responds to a command whose data isn't available, and to the other half of a pair.
 func (r *Request) giveUp(st nvme.Status) {
 	switch {
 	case r.engine.mate != nil: // the Compare of a pair

@@ -28,8 +28,8 @@ func compareAndWrite(c *fakeConn, slba uint64, old, data []byte, block int) (com
 	return first.wait().Status() &^ nvme.StatusMore, second.wait().Status() &^ nvme.StatusMore
 }
 
-// TestCompareAndWrite: the blocks are written where they hold what the host thinks, and else
-// nothing happens, however transport and volume answer.
+// TestCompareAndWrite: the blocks are written if they hold what the host expects, and otherwise nothing happens,
+// however transport and volume respond.
 func TestCompareAndWrite(t *testing.T) {
 	for mode, change := range transportModes {
 		for _, late := range []bool{false, true} {
@@ -61,7 +61,7 @@ func TestCompareAndWrite(t *testing.T) {
 	}
 }
 
-// endsFused waits for one of a pair.
+// endsFused waits for one half of a pair.
 func endsFused(t *testing.T, what string, fr *fakeRequest, want nvme.Status) {
 	t.Helper()
 	if got := fr.wait().Status() &^ nvme.StatusMore; got != want {
@@ -69,7 +69,7 @@ func endsFused(t *testing.T, what string, fr *fakeRequest, want nvme.Status) {
 	}
 }
 
-// TestFusedPairs: what belongs together comes together.
+// TestFusedPairs: halves must follow each other, and match.
 func TestFusedPairs(t *testing.T) {
 	s := connect(t, newTarget(t, newTestVolume(1<<20, 512)), testNQN)
 	defer s.close()
@@ -118,7 +118,7 @@ func TestFusedPairs(t *testing.T) {
 	endsFused(t, "first before FUSE 11b", f, nvme.StatusAbortMissingFused)
 }
 
-// TestFusedFailures: either half of a pair may be wrong by itself, and takes the other with it.
+// TestFusedFailures: either half of a pair may fail by itself, and makes the other one fail.
 func TestFusedFailures(t *testing.T) {
 	v := newTestVolume(1<<20, 512)
 	s := connect(t, newTarget(t, v), testNQN)
@@ -174,7 +174,7 @@ func TestFusedDurable(t *testing.T) {
 	}
 }
 
-// TestFusedInCapsule: pairs whose data is in their capsules, also where the volume couldn't take it from there.
+// TestFusedInCapsule: pairs whose data is in their capsules, including data that the volume couldn't take from there.
 func TestFusedInCapsule(t *testing.T) {
 	for _, align := range []int{1, 4096} {
 		v := newTestVolume(1<<20, 512)
@@ -193,7 +193,7 @@ func TestFusedInCapsule(t *testing.T) {
 	}
 }
 
-// TestFusedReserved: a host that may read but not write can't write by a pair either, and no pair tells a host what
+// TestFusedReserved: a host that may read but not write can't write with a pair either, and no pair tells a host what
 // it may not read.
 func TestFusedReserved(t *testing.T) {
 	for kind, want := range map[nvme.ResvType][2]nvme.Status{
@@ -220,7 +220,7 @@ func TestFusedReserved(t *testing.T) {
 	}
 }
 
-// TestFusedNamespaces: both halves are for one namespace, and it must be there.
+// TestFusedNamespaces: both halves must be for one namespace, which must exist.
 func TestFusedNamespaces(t *testing.T) {
 	s := connect(t, newTarget(t, newTestVolume(1<<20, 512)), testNQN)
 	defer s.close()
@@ -243,8 +243,8 @@ func TestFusedNamespaces(t *testing.T) {
 	endsFused(t, "its Write", g, nvme.StatusAbortFailedFused)
 }
 
-// TestFusedDetached: a pair that waited for its namespace isn't executed when that was taken from its controller
-// meanwhile.
+// TestFusedDetached: a pair that waited for its namespace isn't executed if the namespace was detached from its
+// controller meanwhile.
 func TestFusedDetached(t *testing.T) {
 	v := newTestVolume(1<<20, 4096)
 	tg := newTargetWith(t, func(c *Config) { c.Store, c.Subsystems[0].Pool = newMemStore(), newMemPool(1<<20) }, v)
@@ -266,8 +266,8 @@ func TestFusedDetached(t *testing.T) {
 	}
 }
 
-// TestFusedConnectionEnds: halves are given back with the connection, and when data fails to
-// come; the namespace stays open for others.
+// TestFusedConnectionEnds: halves are given back when the connection ends, and when their data doesn't come; the
+// namespace is then open to others.
 func TestFusedConnectionEnds(t *testing.T) {
 	v := newTestVolume(1<<20, 512)
 	tg := newTarget(t, v)
@@ -296,8 +296,8 @@ func TestFusedConnectionEnds(t *testing.T) {
 	s.admin.hangUp(nil)
 }
 
-// TestFusedWriteGivesUp: where the data of the Write can't be had any more when the Compare is answered, the Write alone
-// fails (NVM command set, "Compare and Write"), nothing is written, and the namespace is open for others.
+// TestFusedWriteGivesUp: if the data of the Write isn't available any more when the Compare is answered, only the Write
+// fails (NVM command set, "Compare and Write"), nothing is written, and the namespace is open to others.
 func TestFusedWriteGivesUp(t *testing.T) {
 	for name, tc := range map[string]struct {
 		mode   func(*fakeConn)
@@ -330,8 +330,8 @@ func TestFusedWriteGivesUp(t *testing.T) {
 	}
 }
 
-// TestCompareAndWriteAtomic: hosts that count in one block with pairs lose no count, whatever
-// others write beside it.
+// TestCompareAndWriteAtomic: hosts that use pairs to count in one block lose no count, whatever others write next to
+// it.
 func TestCompareAndWriteAtomic(t *testing.T) {
 	const hosts, counts = 4, 50
 	v := newTestVolume(1<<20, 512)
@@ -419,7 +419,7 @@ func TestParked(t *testing.T) {
 	other.close()
 }
 
-// TestPairOfRemovedNamespace: a pair that waited for a namespace which goes meanwhile touches it no more.
+// TestPairOfRemovedNamespace: a pair that waited for a namespace that is removed meanwhile doesn't touch it any more.
 func TestPairOfRemovedNamespace(t *testing.T) {
 	v := newTestVolume(1<<20, 512)
 	tg := newTarget(t, v)
@@ -451,8 +451,8 @@ func TestPairOfRemovedNamespace(t *testing.T) {
 	}
 }
 
-// TestPairsTakeTurns: what waits while a pair has the namespace comes before the next pair, and so comes at all
-// where hosts send pairs all the time.
+// TestPairsTakeTurns: commands that wait while a pair has the namespace are executed before the next pair, and so are
+// executed even if hosts send pairs all the time.
 func TestPairsTakeTurns(t *testing.T) {
 	v := newTestVolume(1<<20, 512)
 	tg := newTarget(t, v)
@@ -513,7 +513,7 @@ func TestAbortChain(t *testing.T) {
 			t.Errorf("%d chains are left", n)
 		}
 	}
-	// One that has nothing left to do ends as it would have.
+	// A chain that has nothing left to do ends normally.
 	v.setHold(true)
 	cmd := ioCommand(nvme.OpVerify, 0, 1, 0)
 	cmd.SetCID(78)

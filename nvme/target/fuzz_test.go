@@ -99,7 +99,7 @@ func (w *fuzzWorld) feed(b []byte) {
 			c.wg.Done()
 			select {
 			case <-fr.done:
-			default: // it may still be written to
+			default: // its data may still be written
 				w.spare = nil
 			}
 		}
@@ -161,7 +161,7 @@ func TestConcurrentHosts(t *testing.T) {
 	rest.Wait()
 }
 
-// hostLife is one association, which ends orderly or not.
+// hostLife is one association, which ends in an orderly way or not.
 func hostLife(t *testing.T, tg *Target, rnd *rand.Rand) {
 	s := &session{admin: dial(t, tg)}
 	s.cntlid = connectAdmin(s.admin, testNQN, 0)

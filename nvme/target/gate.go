@@ -7,36 +7,36 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
-// What keeps commands from a namespace, as bits of Namespace.state. The path of a read or
-// write looks at all of them at once, and goes on where none is set.
+// What keeps commands from a namespace, as bits of Namespace.state. The path of a read or write checks all of them at
+// once, and goes on if none is set.
 const (
 	nsRemoved  uint32 = 1 << iota // gone, or going
-	nsClosed                      // somebody has the namespace alone, or waits for that
+	nsClosed                      // an owner has the namespace alone, or waits for that
 	nsDamaged                     // blocks are marked uncorrectable
 	nsReserved                    // a host, or all registrants, hold a reservation
 	nsBarred                      // its ANA group can't be reached through some port
 	nsSanitize                    // a sanitize operation runs, or failed
-	nsHeld                        // a host has left commands there, and those that it sends now wait
+	nsHeld                        // a host has left commands there, and its new ones wait
 )
 
-// gate gives a namespace to one operation alone: a fused Compare and Write, say. Commands that
-// come meanwhile are parked, and executed from their beginning afterwards, before the next such operation.
+// gate gives a namespace to one operation alone: a fused Compare and Write, for example. Commands that arrive meanwhile
+// are parked, and executed from their beginning afterwards, before the next such operation.
 type gate struct {
 	mu      sync.Mutex
-	owners  []owner // in the order in which they came; the first has its turn
-	running bool    // the first has been called, or those that were parked are being let in
+	owners  []owner // in order of arrival; the first has its turn
+	running bool    // the first has been called, or the parked commands are being let in
 	parked  []*Request
 	held    []*controller // their commands are parked (hold.go)
 }
 
-// owner is who has a namespace alone, or waits for that.
+// owner has a namespace alone, or waits for that.
 type owner struct {
-	r   *Request // whose it is; the Write of a fused pair; nil: no command's
+	r   *Request // its command; of a fused pair, the Write; nil: belongs to no command
 	run func()
 }
 
-// namespace finds the namespace of the command and counts the request in it. It returns false
-// where the command can't go on now: it has been responded to, or is parked.
+// namespace finds the namespace of the command and counts the request in it. It returns false if the command can't go
+// on now: it has been responded to, or is parked.
 func (r *Request) namespace() bool {
 	e := &r.engine
 	ns := e.q.ctrl.namespace(r.Cmd.NSID())
@@ -52,12 +52,12 @@ func (r *Request) namespace() bool {
 	return true
 }
 
-// admit is namespace where something is special about the namespace.
+// admit is the rest of namespace, if any bit of its state is set.
 func (r *Request) admit(s uint32) bool {
 	e := &r.engine
 	ns, q := e.ns, e.q
 	if s&(nsRemoved|nsSanitize) == nsSanitize {
-		// It doesn't wait for the sanitize operation, which has the namespace alone.
+		// The command doesn't wait for the sanitize operation, which has the namespace alone.
 		if st := ns.sub.sanitizing(); !st.OK() {
 			r.respond(st)
 			return false
@@ -81,8 +81,7 @@ func (r *Request) admit(s uint32) bool {
 	return r.namespace() // it has been opened meanwhile
 }
 
-// allowed says whether the host may do what the command wants. It responds and returns false
-// where it may not.
+// allowed reports whether the host may do what the command wants. If it may not, allowed responds.
 func (r *Request) allowed(s uint32) bool {
 	st := r.permission(s)
 	if !st.OK() {
@@ -91,7 +90,7 @@ func (r *Request) allowed(s uint32) bool {
 	return st.OK()
 }
 
-// permission is success where the host may do what the command wants.
+// permission returns success if the host may do what the command wants, or the status to respond with.
 func (r *Request) permission(s uint32) nvme.Status {
 	e := &r.engine
 	if s&nsSanitize != 0 {
@@ -118,7 +117,7 @@ func (r *Request) permission(s uint32) nvme.Status {
 	return nvme.StatusSuccess
 }
 
-// park keeps r until the namespace is opened, for its controller too; false where it is open, or gone.
+// park keeps r until the namespace is opened, for its controller too; it returns false if it is open, or gone.
 func (g *gate) park(ns *Namespace, r *Request) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -129,7 +128,7 @@ func (g *gate) park(ns *Namespace, r *Request) bool {
 	return true
 }
 
-// unpark takes the command cid of a queue out of those that are parked; nil where it isn't.
+// unpark removes the command cid of a queue from the parked commands; it returns nil if it isn't parked.
 func (g *gate) unpark(q *Queue, cid uint16) *Request {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -142,14 +141,14 @@ func (g *gate) unpark(q *Queue, cid uint16) *Request {
 	return nil
 }
 
-// unparkAll takes all commands of a queue out of those that are parked.
+// unparkAll removes all commands of a queue from the parked commands.
 func (g *gate) unparkAll(q *Queue) (out []*Request) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.unparkIf(func(r *Request) bool { return r.engine.q == q })
 }
 
-// unparkIf takes the commands that match out of those that are parked. Called with mu held.
+// unparkIf removes the commands that match from the parked commands. Called with mu held.
 func (g *gate) unparkIf(match func(*Request) bool) (out []*Request) {
 	g.parked = slices.DeleteFunc(g.parked, func(r *Request) bool {
 		mine := match(r)
@@ -161,9 +160,9 @@ func (g *gate) unparkIf(match func(*Request) bool) (out []*Request) {
 	return out
 }
 
-// exclude calls run when nothing but run uses the namespace, perhaps before it returns. include
-// follows, when run's work is done. Where it is for r, which doesn't use the namespace meanwhile, run isn't
-// called any more when the connection of r has ended.
+// exclude calls run, perhaps before it returns, when nothing but run uses the namespace. include must follow when run's
+// work is done. If r isn't nil, run is on behalf of r, which must not use the namespace meanwhile; then run isn't
+// called once the connection of r has ended.
 func (ns *Namespace) exclude(r *Request, run func()) {
 	var q *Queue
 	if r != nil {
@@ -183,7 +182,7 @@ func (ns *Namespace) exclude(r *Request, run func()) {
 	}
 }
 
-// quiet looks whether the namespace is unused, and whose turn it then is.
+// quiet gives the first owner its turn if the namespace is unused.
 func (ns *Namespace) quiet() {
 	g := &ns.gate
 	g.mu.Lock()
@@ -206,8 +205,8 @@ func (ns *Namespace) include() {
 	ns.next()
 }
 
-// next lets in what was parked, and gives the next owner its turn, or opens the namespace where there is none.
-// Called with the gate's mu held, which it gives up.
+// next lets in the parked commands, and gives the next owner its turn, or opens the namespace if there is none. Called
+// with the gate's mu held, which it releases.
 func (ns *Namespace) next() {
 	g := &ns.gate
 	parked := g.parked
@@ -234,8 +233,9 @@ func (ns *Namespace) next() {
 	ns.quiet()
 }
 
-// withdraw takes commands out of those that wait to have the namespace alone. Those that are parked go on only where
-// it was the first whose turn they waited for, lest that waits longer for each that comes and goes behind it.
+// withdraw removes commands from those that wait to have the namespace alone. Parked commands go on only if they waited
+// for the first owner's turn and it was removed: otherwise the first owner would wait longer for each one that comes
+// and goes behind it.
 func (ns *Namespace) withdraw(match func(*Request) bool) (out []*Request) {
 	g := &ns.gate
 	g.mu.Lock()
@@ -245,7 +245,7 @@ func (ns *Namespace) withdraw(match func(*Request) bool) (out []*Request) {
 	}
 	kept := g.owners[:0]
 	for i, o := range g.owners {
-		if i == 0 && g.running || o.r == nil || !match(o.r) { // what runs may have been answered
+		if i == 0 && g.running || o.r == nil || !match(o.r) { // a running one may have been answered
 			kept = append(kept, o)
 		} else {
 			out = append(out, o.r)
@@ -261,7 +261,7 @@ func (ns *Namespace) withdraw(match func(*Request) bool) (out []*Request) {
 	return out
 }
 
-// leave gives back what waits for a namespace, where the connection has ended. It may wait for long, and
+// leave gives back the commands that wait for a namespace, if their connection has ended. They may wait for long, and
 // connections that are gone would take the places of others meanwhile.
 func (q *Queue) leave(ns *Namespace) {
 	if q.state.Load() != queueDown {
@@ -271,13 +271,13 @@ func (q *Queue) leave(ns *Namespace) {
 	endWaiting(append(ns.gate.unparkAll(q), ns.withdraw(mine)...), nvme.StatusAbortSQDeleted)
 }
 
-// turnAway ends what waits to have a namespace alone that is gone: what that waits for may take long, and a connection
-// that ends doesn't find it there any more.
+// turnAway ends the commands that wait to have alone a namespace that is gone: what they wait for may take long, and a
+// connection that ends doesn't find them there any more.
 func (ns *Namespace) turnAway() {
 	endWaiting(ns.withdraw(func(*Request) bool { return true }), nvme.StatusInvalidNamespace|nvme.StatusDNR)
 }
 
-// endWaiting responds to commands that only waited for a namespace, pairs with both halves.
+// endWaiting responds to commands that only waited for a namespace, for a fused pair to both halves.
 func endWaiting(all []*Request, st nvme.Status) {
 	for _, r := range all {
 		if r.engine.mate != nil {
@@ -300,7 +300,7 @@ func (r *Request) unparked() {
 	r.io()
 }
 
-// excluded says whether somebody has the namespace alone, or waits for that.
+// excluded reports whether an owner has the namespace alone, or waits for that.
 func (ns *Namespace) excluded() bool {
 	ns.gate.mu.Lock()
 	defer ns.gate.mu.Unlock()

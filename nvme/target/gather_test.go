@@ -24,8 +24,7 @@ func (c *rowConn) BeginRow() bool {
 
 func (c *rowConn) EndRow() { c.inRow, c.ended = false, c.ended+1 }
 
-// TestGather: a connection gathers once in each row of a volume's answers, and one that can't isn't
-// asked.
+// TestGather: a connection gathers once in each row of a volume's answers, and one that isn't a Gatherer isn't asked.
 func TestGather(t *testing.T) {
 	c := &rowConn{}
 	q := &Queue{conn: c}

@@ -7,29 +7,29 @@ import (
 	"github.com/nvme-anywhere/nvmeof/blockdev"
 )
 
-// A controller is ready whatever commands its host has left behind, on controllers that ended. But none of its own goes
-// to a namespace whose volume still has one of those: it is parked (gate) until they have ended. The host may have sent
-// the same again, and then written something else to the same blocks, which a write that came late would undo. So a
-// volume that hangs keeps its host from one namespace, as it would anyway.
+// A controller becomes ready whatever commands its host has left behind on controllers that ended. But as long as a
+// namespace's volume still has one of those, the new controller's commands to that namespace are parked (gate): the
+// host may have sent the same command again, and then written something else to the same blocks, which the late write
+// would undo. So a volume that hangs keeps its host from one namespace, as it would anyway.
 
 const (
-	// firstLook is how soon it is looked again whether commands have ended, twice as late each time. To be told instead
-	// would cost every command something.
+	// firstLook is the pause before the first look whether commands have ended; it doubles each time. A notification
+	// instead would cost every command something.
 	firstLook = 10 * time.Millisecond
-	// rarestLook is how rarely it is looked at last. All hosts of a volume that hangs wait together.
+	// rarestLook is the longest pause. All hosts of a volume that hangs wait together.
 	rarestLook = 200 * time.Millisecond
-	// looksUntold is after how many looks, which take a second, the log says what is waited for. Hosts can't find out,
-	// and volumes take less unless they hang.
+	// looksUntold is the number of looks, which take a second, after which the log says what is waited for. Hosts can't
+	// find out, and volumes take less time unless they hang.
 	looksUntold = 10
 )
 
-// looks have a function called again and again, while it asks for that.
+// looks calls a function again and again, as long as it asks for that.
 type looks struct {
-	timer *time.Timer // nil where none was necessary yet
+	timer *time.Timer // nil if none was needed yet
 	n     int
 }
 
-// again has f called once more, and says whether that has gone on for so long that it is to be told.
+// again schedules one more call of f, and reports whether that has gone on for so long that it should be logged.
 func (l *looks) again(f func()) (late bool) {
 	pause := rarestLook
 	if l.n < looksUntold {
@@ -44,16 +44,16 @@ func (l *looks) again(f func()) (late bool) {
 	return l.n == looksUntold
 }
 
-// leftovers are what a host had sent to controllers that ended before another one of it became ready, and what that
-// one does about them.
+// leftovers are the commands that a host sent to controllers that ended before its new one became ready, and what the
+// new one does about them.
 type leftovers struct {
-	queues []*Queue     // that have some
-	held   []*Namespace // none of the controller's commands goes to them
+	queues []*Queue     // queues that have some
+	held   []*Namespace // none of the controller's commands may go to them
 	looks  looks
 }
 
-// leftBehind finds the queues of controllers that ended on which the host of c left commands. Called with the mu of
-// both held.
+// leftBehind finds the queues of ended controllers on which the host of c left commands. Called with the mu of both
+// held.
 func (t *Target) leftBehind(c *controller) (all []*Queue) {
 	for q := range t.queues {
 		switch {
@@ -65,7 +65,7 @@ func (t *Target) leftBehind(c *controller) (all []*Queue) {
 	return all
 }
 
-// hold keeps the commands of a controller, which is about to be ready, from what is left on queues. Called with mu
+// hold keeps the commands of a controller that is about to be ready away from what is left on queues. Called with mu
 // held.
 func (c *controller) hold(left []*Queue) {
 	c.unhold()
@@ -81,8 +81,7 @@ func (c *controller) hold(left []*Queue) {
 	l.looks.again(c.lookBehind)
 }
 
-// unhold forgets what was left, where the controller's commands that are parked go with their connections. Called with
-// mu held.
+// unhold forgets what was left, for a controller whose parked commands end with their connections. Called with mu held.
 func (c *controller) unhold() {
 	for _, ns := range c.left.held {
 		ns.gate.unhold(ns, c)
@@ -109,8 +108,8 @@ func (c *controller) lookBehind() {
 	}
 }
 
-// free takes out what is held no more, for nothing is left there. Where it isn't clear what all that is left is doing,
-// nothing is taken out.
+// free removes and returns the namespaces that needn't be held any more, as nothing is left there. If it isn't clear
+// where all leftover commands are, it removes none.
 func (l *leftovers) free() (free []*Namespace) {
 	at, left, sure := whereabouts(l.queues)
 	l.queues = left
@@ -126,8 +125,9 @@ func (l *leftovers) free() (free []*Namespace) {
 	return free
 }
 
-// whereabouts says in the volumes of which namespaces commands are that queues have left, where no more begin, and on
-// which queues. It isn't sure where some are on their way to a volume, or from it: those may be for any.
+// whereabouts returns the namespaces whose volumes have commands that are left on the queues, where no more commands
+// begin, and the queues that have any. It isn't sure if some commands are on their way to a volume, or from it: those
+// may be for any namespace.
 func whereabouts(queues []*Queue) (at nsSet, left []*Queue, sure bool) {
 	sure = true
 	for _, q := range queues {
@@ -149,8 +149,8 @@ func whereabouts(queues []*Queue) (at nsSet, left []*Queue, sure bool) {
 	return at, left, sure
 }
 
-// toVolume hands e.io to the volume, and notes that, except where memory is copied, which is over at once and would
-// cost a twentieth more. Nothing of the request may be touched afterwards.
+// toVolume passes e.io to the volume, and notes that it has it, except if the operation only copies memory, which is
+// over at once: there the note would cost a twentieth more. Nothing of the request may be touched afterwards.
 func (r *Request) toVolume() {
 	e := &r.engine
 	if e.ns.memory == nil || e.io.FUA || e.io.Op == blockdev.OpFlush {
@@ -159,7 +159,7 @@ func (r *Request) toVolume() {
 	e.ns.volume.Submit(&e.io)
 }
 
-// tellLeft logs what a controller waits for, or commands of it, and which namespaces that concerns.
+// tellLeft logs the commands that a controller, or its commands, wait for, and which namespaces that concerns.
 func (c *controller) tellLeft(what string, queues []*Queue, namespaces []uint32) {
 	commands := 0
 	for _, q := range queues {
@@ -179,7 +179,7 @@ func nsids(all []*Namespace) []uint32 {
 	return ids
 }
 
-// hold has the commands of a controller parked.
+// hold makes the gate park the commands of a controller.
 func (g *gate) hold(ns *Namespace, c *controller) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -187,7 +187,7 @@ func (g *gate) hold(ns *Namespace, c *controller) {
 	ns.state.Or(nsHeld)
 }
 
-// unhold ends that. letIn follows, unless what is parked goes with its connection.
+// unhold ends that. letIn follows, unless the parked commands end with their connection.
 func (g *gate) unhold(ns *Namespace, c *controller) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -197,19 +197,19 @@ func (g *gate) unhold(ns *Namespace, c *controller) {
 	}
 }
 
-// holds says whether the commands of a controller are to be parked.
+// holds reports whether the commands of a controller are to be parked.
 func (g *gate) holds(c *controller) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return slices.Contains(g.held, c)
 }
 
-// letIn has go on what was parked and isn't held any more, or whose namespace is gone.
+// letIn continues the parked commands that aren't held any more, or whose namespace is gone.
 func (ns *Namespace) letIn() {
 	g := &ns.gate
 	g.mu.Lock()
 	s := ns.state.Load()
-	in := g.unparkIf(func(r *Request) bool { // what it is closed to, next lets in
+	in := g.unparkIf(func(r *Request) bool { // next lets in the commands that wait for an owner
 		return s&nsRemoved != 0 || s&nsClosed == 0 && !slices.Contains(g.held, r.engine.q.ctrl)
 	})
 	g.mu.Unlock()

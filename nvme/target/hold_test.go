@@ -19,12 +19,12 @@ func ioWrite(nsid uint32, value byte) (nvme.Command, []byte) {
 	return command(func(c *nvme.Command) { c.SetIO(nvme.OpWrite, nsid, 0, 1, 0) }), bytes.Repeat([]byte{value}, 4096)
 }
 
-// writes starts one.
+// writes starts such a write.
 func (s *session) writes(nsid uint32, value byte) *fakeRequest {
 	return s.io.start(ioWrite(nsid, value))
 }
 
-// has is how many requests a volume has.
+// has returns how many requests a volume has.
 func (v *testVolume) has() int {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -38,8 +38,7 @@ func (s *session) lose() {
 	synctest.Wait()
 }
 
-// leaveBehind has a host lose its controller with a write of a 1 on the volume of namespace 1, which keeps it, and
-// connect again.
+// leaveBehind makes a host lose its controller while the volume of namespace 1 keeps a write of a 1, and connect again.
 func leaveBehind(t *testing.T, tg *Target, v *testVolume) *session {
 	t.Helper()
 	s := connect(t, tg, testNQN)
@@ -50,7 +49,8 @@ func leaveBehind(t *testing.T, tg *Target, v *testVolume) *session {
 	return connect(t, tg, testNQN)
 }
 
-// heldUntilReleased has a host write a 2 where its old write is: it comes to the volume when that has left it.
+// heldUntilReleased makes a host write a 2 to the block of its old write: the volume gets it when the old one has
+// ended.
 func heldUntilReleased(t *testing.T, s *session, v *testVolume) {
 	t.Helper()
 	held := s.writes(1, 2)
@@ -67,7 +67,7 @@ func heldUntilReleased(t *testing.T, s *session, v *testVolume) {
 }
 
 // TestHeldAfterLostController: a host that lost its controller gets a new one that is ready at once, and none of its
-// commands reaches a volume that still has an old write; those to others do, and those of other hosts.
+// commands reaches a volume that still has an old write; commands to other volumes do, and those of other hosts.
 func TestHeldAfterLostController(t *testing.T) {
 	for name, lose := range map[string]func(*session){
 		"connection lost": func(s *session) { s.admin.Disconnect(errLost) },
@@ -121,7 +121,7 @@ func TestHeldAfterLostController(t *testing.T) {
 	}
 }
 
-// TestHeldInOneSubsystem: what a host left in one subsystem keeps none of its commands from another.
+// TestHeldInOneSubsystem: what a host left in one subsystem holds none of its commands in another.
 func TestHeldInOneSubsystem(t *testing.T) {
 	slowVolume(t, func(t *testing.T, tg *Target, v *testVolume) {
 		const nqn = testNQN + "2"
@@ -137,7 +137,7 @@ func TestHeldInOneSubsystem(t *testing.T) {
 	})
 }
 
-// TestHeldByNoPath: what a host has under way on a controller that lives keeps none of its commands on another one.
+// TestHeldByNoPath: what a host has under way on a live controller holds none of its commands on another one.
 func TestHeldByNoPath(t *testing.T) {
 	slowVolume(t, func(t *testing.T, tg *Target, v *testVolume) {
 		one := connect(t, tg, testNQN)
@@ -154,8 +154,8 @@ func TestHeldByNoPath(t *testing.T) {
 	})
 }
 
-// TestHeldThroughReconnects: a host that connects again and again while a volume hangs gets at the others each time, and
-// leaves nothing more behind.
+// TestHeldThroughReconnects: a host that connects again and again while a volume hangs can use the other volumes each
+// time, and leaves nothing more behind.
 func TestHeldThroughReconnects(t *testing.T) {
 	slowVolume(t, func(t *testing.T, tg *Target, v *testVolume) {
 		s := leaveBehind(t, tg, v)
@@ -175,7 +175,7 @@ func TestHeldThroughReconnects(t *testing.T) {
 	})
 }
 
-// TestHeldEnds: a command that is held ends with whatever ends commands that wait, and never reaches the volume then.
+// TestHeldEnds: a command that is held is ended by whatever ends waiting commands, and then never reaches the volume.
 func TestHeldEnds(t *testing.T) {
 	for name, tc := range map[string]struct {
 		end    func(*testing.T, *Target, *session)
@@ -231,15 +231,14 @@ func TestHeldEnds(t *testing.T) {
 	}
 }
 
-// lateVolume takes a while for each request, now short, now long.
+// lateVolume takes a while for each request, sometimes short, sometimes long.
 type lateVolume struct{ *testVolume }
 
 func (v lateVolume) Submit(r *blockdev.Request) {
 	time.AfterFunc(rand.N(50*time.Millisecond), func() { v.execute(r) })
 }
 
-// TestNothingLate: whenever a host loses its connections, what was written last and answered is what it reads, and
-// stays.
+// TestNothingLate: whenever a host loses its connections, it reads what it wrote last with a response, and that stays.
 func TestNothingLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := lateVolume{newTestVolume(1<<20, 4096)}
@@ -267,7 +266,7 @@ func TestNothingLate(t *testing.T) {
 	})
 }
 
-// TestHeldThroughReset: a controller that is enabled anew while something is left still keeps its commands from it.
+// TestHeldThroughReset: a controller that is enabled again while something is left still holds its commands.
 func TestHeldThroughReset(t *testing.T) {
 	slowVolume(t, func(t *testing.T, tg *Target, v *testVolume) {
 		s := leaveBehind(t, tg, v)
@@ -283,7 +282,7 @@ func TestHeldThroughReset(t *testing.T) {
 	})
 }
 
-// TestShutdownWaitsForLeftovers: a shutdown is complete when nothing that its host has left can reach a volume either,
+// TestShutdownWaitsForLeftovers: a shutdown is complete only when nothing that its host left can reach a volume either,
 // and what was held is done.
 func TestShutdownWaitsForLeftovers(t *testing.T) {
 	slowVolume(t, func(t *testing.T, tg *Target, v *testVolume) {
@@ -312,8 +311,8 @@ func TestShutdownWaitsForLeftovers(t *testing.T) {
 	})
 }
 
-// TestHeldFromWhatWantsAlone: a pair and a Format of a host that left something wait for that, as for every command, and
-// what was held is executed before or after, not never. Flush of all namespaces waits at the volume itself.
+// TestHeldFromWhatWantsAlone: a pair and a Format of a host that left something wait for that, like every command, and
+// held commands are executed before or after them, not never. Flush of all namespaces waits at the volume itself.
 func TestHeldFromWhatWantsAlone(t *testing.T) {
 	slowVolume(t, func(t *testing.T, tg *Target, v *testVolume) {
 		s, other := leaveBehind(t, tg, v), connectAs(t, tg, 7)
@@ -345,8 +344,8 @@ func TestHeldFromWhatWantsAlone(t *testing.T) {
 	})
 }
 
-// TestHeldFromAll: where it isn't known which namespace a command will reach that is left, none is reached by others
-// until it is, also by a controller that is enabled anew.
+// TestHeldFromAll: if it isn't known which namespace a leftover command will reach, other commands reach none until it
+// is known, also on a controller that is enabled again.
 func TestHeldFromAll(t *testing.T) {
 	for name, reset := range map[string]bool{"as it is": false, "enabled anew": true} {
 		t.Run(name, func(t *testing.T) {
@@ -381,8 +380,8 @@ func TestHeldFromAll(t *testing.T) {
 	}
 }
 
-// TestHeldFromAllOfOne: it isn't known either where one queue that is left is on its way to a volume and it is clear of the
-// others where they are.
+// TestHeldFromAllOfOne: nor is it known if, of the queues with leftovers, one has a command on its way to a volume,
+// even though it is clear where those of the others are.
 func TestHeldFromAllOfOne(t *testing.T) {
 	for range 5 { // the queues are looked at in any order
 		slowVolume(t, func(t *testing.T, tg *Target, v *testVolume) {
@@ -410,7 +409,7 @@ func TestHeldFromAllOfOne(t *testing.T) {
 	}
 }
 
-// TestHeldFromEach: each namespace is reached when nothing is left there, whatever is on others.
+// TestHeldFromEach: each namespace is reached when nothing is left there, whatever is left on others.
 func TestHeldFromEach(t *testing.T) {
 	slowVolume(t, func(t *testing.T, tg *Target, v *testVolume) {
 		second := tg.Subsystem(testNQN).namespace(2).volume.(*testVolume)
@@ -442,7 +441,7 @@ func TestHeldFromEach(t *testing.T) {
 	})
 }
 
-// TestHeldNoMore: a command isn't parked that was to be held when it was asked, and isn't any more.
+// TestHeldNoMore: a command isn't parked if it had to be held when that was checked, but doesn't any more.
 func TestHeldNoMore(t *testing.T) {
 	slowVolume(t, func(t *testing.T, tg *Target, v *testVolume) {
 		s, other := leaveBehind(t, tg, v), leaveBehind(t, tg, v)
@@ -458,8 +457,9 @@ func TestHeldNoMore(t *testing.T) {
 	})
 }
 
-// TestParkedOfEndedController: a command that waited for a namespace that somebody had alone isn't executed when its
-// controller has ended, though its connection hasn't yet, and nor is one that comes by that afterwards.
+// TestParkedOfEndedController: a command that waited for a namespace that an owner had alone isn't executed if its
+// controller has ended, even if its connection hasn't yet, and neither is one that arrives on that connection
+// afterwards.
 func TestParkedOfEndedController(t *testing.T) {
 	slowVolume(t, func(t *testing.T, tg *Target, v *testVolume) {
 		s, other := connect(t, tg, testNQN), connectAs(t, tg, 7)
@@ -483,7 +483,7 @@ func TestParkedOfEndedController(t *testing.T) {
 	})
 }
 
-// TestHeldIsTold: where it takes long the log says once whose commands wait for which namespaces, whatever else is in
+// TestHeldIsTold: if it takes long, the log says once whose commands wait for which namespaces, whatever else is in
 // use.
 func TestHeldIsTold(t *testing.T) {
 	var log lines

@@ -23,8 +23,7 @@ const (
 
 var testHostID = nvme.HostID{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16}
 
-// fakeConn is a transport in memory: data lies in the request (fakeRequest.host), and what
-// happens when is the test's choice.
+// fakeConn is a transport in memory: data is in the request (fakeRequest.host), and the test chooses what happens when.
 type fakeConn struct {
 	t    testing.TB
 	attr ConnAttr
@@ -33,14 +32,14 @@ type fakeConn struct {
 	// Choices, set before use.
 	pullLate   bool               // Pulled comes from another goroutine
 	pullErr    error              // instead of data
-	allocFails int                // Alloc says no so often for each request, and Resume comes
-	allocNever bool               // Alloc says no, and Resume comes when the connection ends
+	allocFails int                // how often Alloc returns false for each request, with Resume following
+	allocNever bool               // Alloc returns false, and Resume comes when the connection ends
 	holdPull   bool               // Pulled comes when the connection ends
 	holdSent   bool               // Sent comes when release is called
-	stays      bool               // what waits for memory or data goes on waiting when the connection ends, until come
+	stays      bool               // what waits for memory or data continues to wait when the connection ends, until come
 	slow       bool               // Disconnect takes a minute
 	bare       bool               // no accounting: for benchmarks
-	answering  func(*fakeRequest) // is told of each answer, before the host has it; nil: nobody
+	answering  func(*fakeRequest) // is called with each response, before the host has it; nil: nothing is
 
 	mu      sync.Mutex
 	out     map[*fakeRequest]struct{} // with the engine, or not yet Sent
@@ -83,7 +82,7 @@ func dial(t testing.TB, tg *Target, change ...func(*fakeConn)) *fakeConn {
 		f(c)
 	}
 	var err error
-	c.mu.Lock() // the engine may disconnect before we know its queue
+	c.mu.Lock() // the engine may disconnect before fakeConn knows its queue
 	c.q, err = tg.NewQueue(c)
 	c.mu.Unlock()
 	if err != nil {
@@ -132,7 +131,7 @@ func (c *fakeConn) Alloc(r *Request, n int) bool {
 		copy(fr.buf[:n], bytes.Repeat([]byte{0xdb}, n)) // what another host has left there
 	}
 	r.Data = append(r.Data[:0], blockdev.Segment{Bytes: fr.buf[:n]})
-	if n >= 8192 && !c.bare { // two pieces are as good as one
+	if n >= 8192 && !c.bare { // two pieces are enough
 		r.Data = append(r.Data[:0], blockdev.Segment{Bytes: fr.buf[:4096]}, blockdev.Segment{Bytes: fr.buf[4096:n]})
 	}
 	return true
@@ -207,7 +206,7 @@ func (c *fakeConn) sent(fr *fakeRequest) {
 	c.wg.Done()
 }
 
-// release calls Sent for the responses that were held, and for those to come at once.
+// release calls Sent for the responses that were held, and at once for later ones.
 func (c *fakeConn) release() {
 	c.mu.Lock()
 	unsent := c.unsent
@@ -249,7 +248,7 @@ func (c *fakeConn) Disconnect(err error) {
 	}()
 }
 
-// come brings what was waited for, though the connection may have ended.
+// come supplies what was waited for, though the connection may have ended.
 func (c *fakeConn) come() {
 	c.mu.Lock()
 	waiting, pulling := c.waiting, c.pulling
@@ -322,7 +321,7 @@ func (c *fakeConn) must(cmd nvme.Command, data []byte) *nvme.Completion {
 	return cqe
 }
 
-// fails executes a command that ends with exactly st, but for More.
+// fails executes a command that ends with exactly st, except for More.
 func (c *fakeConn) fails(cmd nvme.Command, data []byte, st nvme.Status) *nvme.Completion {
 	c.t.Helper()
 	cqe := c.do(cmd, data)
@@ -397,7 +396,7 @@ func (s *session) close() {
 	s.admin.hangUp(nil)
 }
 
-// newTarget makes a target with one subsystem over the volumes, as namespaces 1, 2 and so on.
+// newTarget makes a target with one subsystem that has the volumes as namespaces 1, 2 and so on.
 func newTarget(t testing.TB, volumes ...blockdev.Volume) *Target {
 	t.Helper()
 	return newTargetWith(t, func(*Config) {}, volumes...)
@@ -422,7 +421,7 @@ func newTargetWith(t testing.TB, change func(*Config), volumes ...blockdev.Volum
 // closeTarget closes a target and checks that nothing is left of its hosts.
 func closeTarget(t testing.TB, tg *Target) {
 	t.Helper()
-	if err := tg.Close(context.WithoutCancel(t.Context())); err != nil { // the test's own has ended where this is its cleanup
+	if err := tg.Close(context.WithoutCancel(t.Context())); err != nil { // the test's own has ended if this is its cleanup
 		t.Error(err)
 	}
 	<-tg.idle

@@ -7,7 +7,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
-// Byte offsets in Identify that errors name.
+// Byte offsets in Identify that errors refer to.
 const (
 	offCNS   = 40
 	offCNTID = 42
@@ -30,7 +30,7 @@ func (r *Request) replyIdentify() {
 	r.replyWith(page)
 }
 
-// identifyPage makes the page, or says what is wrong and with which byte.
+// identifyPage makes the page, or returns what is wrong and in which byte.
 func (r *Request) identifyPage() ([]byte, nvme.Status, uint16) {
 	c := r.engine.q.ctrl
 	cns := r.Cmd.CNS()
@@ -78,8 +78,8 @@ func (c *controller) identifyActive(cns nvme.CNS, after uint32) ([]byte, nvme.St
 	return list.AppendTo(nil), 0, 0
 }
 
-// identifyControllers lists the controllers of the subsystem, or those that a namespace is
-// attached to, from an identifier on.
+// identifyControllers lists the controllers of the subsystem, or those that a namespace is attached to, from an
+// identifier on.
 func (c *controller) identifyControllers(cns nvme.CNS, nsid uint32, from uint16) ([]byte, nvme.Status, uint16) {
 	if cns == nvme.CNSAttachedControllers && (nsid == 0 || nsid > c.sub.nn()) {
 		return nil, nvme.StatusInvalidNamespace, offNSID
@@ -93,8 +93,7 @@ func (c *controller) identifyControllers(cns nvme.CNS, nsid uint32, from uint16)
 	return list.AppendTo(nil), 0, 0
 }
 
-// identifyCommandSets tells the combinations of command sets that a controller can have: only
-// the NVM set.
+// identifyCommandSets lists the combinations of command sets that a controller can have: only the NVM set.
 func (c *controller) identifyCommandSets(cntid uint16) ([]byte, nvme.Status, uint16) {
 	if other := c.t.controller(cntid); cntid != nvme.CNTLIDDynamic && (other == nil || other.sub != c.sub) {
 		return nil, nvme.StatusInvalidField, offCNTID
@@ -103,8 +102,7 @@ func (c *controller) identifyCommandSets(cntid uint16) ([]byte, nvme.Status, uin
 	return p.AppendTo(nil), 0, 0
 }
 
-// identifyOne makes the pages of one namespace. One that is not active has empty pages, but
-// no descriptors.
+// identifyOne makes the pages about one namespace. A namespace that is not active has empty pages, but no descriptors.
 func (c *controller) identifyOne(cns nvme.CNS, nsid uint32) ([]byte, nvme.Status, uint16) {
 	ns := c.namespace(nsid)
 	if cns == nvme.CNSAllocatedNamespace {
@@ -134,7 +132,7 @@ func (c *controller) identifyCommandSet(cns nvme.CNS, csi nvme.CSI, nsid uint32)
 	case csi != nvme.CSINVM:
 		return nil, nvme.StatusInvalidField, offCSI
 	case cns == nvme.CNSCommandSetController:
-		var p nvme.IdentifyControllerNVM // no limit but those of every command
+		var p nvme.IdentifyControllerNVM // no limits except those of every command
 		return p.AppendTo(nil), 0, 0
 	case nsid == 0 || nsid > c.sub.nn():
 		return nil, nvme.StatusInvalidNamespace, offNSID
@@ -164,10 +162,10 @@ func (ns *Namespace) nmic() nvme.NMIC {
 	return nvme.NMICShared
 }
 
-// blockShift is LBADS of a block size.
+// blockShift returns the LBADS of a block size.
 func blockShift(size int) uint8 { return uint8(bits.TrailingZeros(uint(size))) }
 
-// identify is Identify Namespace for a controller that has the namespace's group in a state.
+// identify returns Identify Namespace for a controller for which the namespace's group is in state ana.
 func (ns *Namespace) identify(ana nvme.ANAState) []byte {
 	n := ns.blocks.Load()
 	p := nvme.IdentifyNamespace{
@@ -181,7 +179,7 @@ func (ns *Namespace) identify(ana nvme.ANAState) []byte {
 		NVMCAP: nvme.Uint128From(n << ns.shift),
 	}
 	if ana == nvme.ANAInaccessible || ana == nvme.ANAPersistentLoss {
-		p.NUSE, p.NVMCAP = 0, nvme.Uint128{} // not known there; hosts need the size all the same
+		p.NUSE, p.NVMCAP = 0, nvme.Uint128{} // not known there; hosts need the size nevertheless
 	}
 	formats := ns.formats()
 	p.NLBAF, p.FLBAS = uint8(len(formats)-1), uint8(ns.format())
@@ -236,9 +234,8 @@ func (c *controller) identifyController() []byte {
 	return p.AppendTo(nil)
 }
 
-// identifyIO adds what an I/O controller has beyond a discovery controller. AWUN and AWUPF stay
-// 0, which is one logical block: what every namespace gives; those that give more say so
-// themselves (NAWUN, NAWUPF).
+// identifyIO adds what an I/O controller has in addition to a discovery controller. AWUN and AWUPF stay 0, which means
+// one logical block: every namespace guarantees that; those that guarantee more say so themselves (NAWUN, NAWUPF).
 func (c *controller) identifyIO(p *nvme.IdentifyController) {
 	p.CNTRLTYPE = nvme.ControllerIO
 	p.CMIC |= nvme.CMICANA
@@ -250,7 +247,7 @@ func (c *controller) identifyIO(p *nvme.IdentifyController) {
 		nvme.ONCSReservations | nvme.ONCSWriteUncorrectable
 	p.CDFS = 1 << nvme.CopyFormat0
 	p.FUSES = nvme.FUSESCompareWrite
-	// Compare and Write is atomic whatever its length; this is what all block sizes allow.
+	// Compare and Write is atomic whatever its length; this is the most that all block sizes allow.
 	p.ACWU = uint16(max(c.attr.MaxTransfer/blockdev.MaxBlockSize, 1) - 1)
 	p.VWC = c.identifyCache()
 	p.OACS, p.FNA = nvme.OACSFormat, nvme.FNANoBroadcast
@@ -273,7 +270,7 @@ func (c *controller) identifyIO(p *nvme.IdentifyController) {
 	p.TNVMCAP, p.UNVMCAP = nvme.Uint128From(total+free), nvme.Uint128From(free)
 }
 
-// mdts is MDTS for a transport that moves that many bytes with one command.
+// mdts returns MDTS for a transport that moves that many bytes with one command.
 func mdts(bytes int) uint8 {
 	return uint8(bits.Len(uint(max(bytes, nvme.PageSize)/nvme.PageSize)) - 1)
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
-// TestIdentifyCapabilities: what an I/O controller says that it can do is what its target can, with a Store or a pool and
-// without.
+// TestIdentifyCapabilities: what an I/O controller says that it can do is what its target can do, with a Store or a
+// pool and without.
 func TestIdentifyCapabilities(t *testing.T) {
 	for name, tc := range map[string]struct {
 		store *memStore
@@ -52,7 +52,7 @@ func TestIdentifyCapabilities(t *testing.T) {
 	}
 }
 
-// TestIdentifyDeallocation: a namespace says what its volume makes of blocks that are deallocated.
+// TestIdentifyDeallocation: a namespace reports what its volume does with deallocated blocks.
 func TestIdentifyDeallocation(t *testing.T) {
 	for want, change := range map[nvme.DLFEAT]func(*blockdev.Info){
 		0:                      func(i *blockdev.Info) { i.Discard = false },

@@ -38,7 +38,7 @@ func (r *Request) io() {
 	}
 }
 
-// writable responds and returns false where the namespace takes no writes.
+// writable reports whether the namespace takes writes. If it doesn't, writable responds.
 func (r *Request) writable() bool {
 	if r.engine.ns.protected.Load() {
 		r.fail(nvme.StatusNamespaceWriteProtected, noLoc)
@@ -47,8 +47,7 @@ func (r *Request) writable() bool {
 	return true
 }
 
-// inRange responds and returns false where the blocks of the command are beyond the end of the
-// namespace.
+// inRange reports whether the command's blocks are within the namespace. If they aren't, it responds.
 func (r *Request) inRange() bool {
 	slba, n := r.Cmd.SLBA(), uint64(r.Cmd.Blocks())
 	if size := r.engine.ns.blocks.Load(); slba >= size || n > size-slba {
@@ -59,8 +58,8 @@ func (r *Request) inRange() bool {
 	return true
 }
 
-// blocks reads SLBA and NLB, checks them, and sets the range of e.io. It responds and returns
-// false where they are beyond the end of the namespace.
+// blocks reads SLBA and NLB, checks them, and sets the range of e.io. If the blocks are beyond the end of the
+// namespace, it responds and returns false.
 func (r *Request) blocks(op blockdev.Op) bool {
 	if !r.inRange() {
 		return false
@@ -150,8 +149,8 @@ func (r *Request) write() {
 	}
 }
 
-// borrow has the host's data come straight into memory of the volume, or, where that has none
-// now, through the transport's.
+// borrow receives the host's data directly into memory of the volume, or, if the volume has none free now, into the
+// transport's.
 func (r *Request) borrow() {
 	e := &r.engine
 	segs, loan, err := e.ns.lender.Lend(r.Data[:0], e.io.Length)
@@ -166,15 +165,15 @@ func (r *Request) borrow() {
 	}
 }
 
-// writeLent has the volume take the memory that it lent.
+// writeLent passes back to the volume, as a write, the memory that it lent.
 func (r *Request) writeLent() { r.submit((*Request).volumeDone) }
 
-// aligned says whether the volume takes b as a buffer.
+// aligned reports whether the volume accepts b as a buffer.
 func (ns *Namespace) aligned(b []byte) bool {
 	return uintptr(unsafe.Pointer(unsafe.SliceData(b)))&ns.align == 0
 }
 
-// alignedMemory is n bytes that begin at a multiple of align, which is a power of two.
+// alignedMemory returns n bytes that begin at a multiple of align, which is a power of two.
 func alignedMemory(n, align int) []byte {
 	b := make([]byte, n+align)
 	skip := -int(uintptr(unsafe.Pointer(unsafe.SliceData(b)))) & (align - 1)
@@ -200,7 +199,7 @@ func (r *Request) writeVolume() {
 	r.submit((*Request).volumeDone)
 }
 
-// useHostData makes the host's data, which is here, the buffers of e.io.
+// useHostData makes the host's data, which has arrived, the buffers of e.io.
 func (r *Request) useHostData() {
 	if r.InCapsule != nil {
 		r.engine.io.Bufs = append(r.engine.io.Bufs, r.InCapsule)
@@ -209,7 +208,7 @@ func (r *Request) useHostData() {
 	}
 }
 
-// volumeDone ends a command that has nothing to return.
+// volumeDone ends a command that returns no data.
 func (r *Request) volumeDone() {
 	if err := r.engine.io.Err; err != nil {
 		r.volumeFailed(err)
@@ -224,7 +223,7 @@ func (r *Request) volumeDone() {
 
 func (r *Request) volumeFailed(err error) { r.respond(r.volumeStatus(err)) }
 
-// volumeStatus is the status for an error of the volume, which it logs and counts.
+// volumeStatus returns the status for an error of the volume, which it logs and counts.
 func (r *Request) volumeStatus(err error) nvme.Status {
 	e := &r.engine
 	st := volumeStatus(e.io.Op, err)

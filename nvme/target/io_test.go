@@ -17,7 +17,7 @@ func ioCommand(op nvme.Opcode, slba uint64, blocks uint32, ctl nvme.IOControl) n
 	return command(func(c *nvme.Command) { c.SetIO(op, 1, slba, blocks, ctl) })
 }
 
-// inCapsule makes the data of a command lie in the capsule.
+// inCapsule puts the data of a command into the capsule.
 func inCapsule(c nvme.Command, n int) nvme.Command {
 	c.SGL1().SetBlock(nvme.SGLInCapsule, 0, uint32(n))
 	return c
@@ -31,8 +31,8 @@ var transportModes = map[string]func(*fakeConn){
 	"both later":   func(c *fakeConn) { c.pullLate, c.allocFails = true, 1 },
 }
 
-// TestAgainstModel: random commands leave the same bytes in the volume as in a model, however
-// volume and transport answer.
+// TestAgainstModel: random commands leave the same bytes in the volume as in a model, however volume and transport
+// respond.
 func TestAgainstModel(t *testing.T) {
 	const size = 8 << 20
 	volumes := map[string]func(t *testing.T) blockdev.Volume{
@@ -116,7 +116,7 @@ func fillRandom(rnd *rand.Rand, b []byte) {
 	b[0] = byte(rnd.Uint32())
 }
 
-// dsm is a command that discards n of the ranges, and its data.
+// dsm returns a command that discards n of the ranges, and its data.
 func dsm(n int, r ...nvme.DSMRange) (nvme.Command, []byte) {
 	var b []byte
 	for _, r := range r {
@@ -170,7 +170,7 @@ func TestIOErrors(t *testing.T) {
 	c.fails(flush, nil, nvme.StatusInvalidNamespace|dnr)
 }
 
-// TestRangesCounted: discards and zeroes count by range that the volume sees.
+// TestRangesCounted: discards and zeroes are counted by the ranges that the volume sees.
 func TestRangesCounted(t *testing.T) {
 	tg := newTarget(t, newTestVolume(1<<20, 512))
 	s := connect(t, tg, testNQN)
@@ -184,7 +184,7 @@ func TestRangesCounted(t *testing.T) {
 	}
 }
 
-// TestMaxTransfer: MDTS bounds what moves data, and only that.
+// TestMaxTransfer: MDTS bounds commands that move data, and only those.
 func TestMaxTransfer(t *testing.T) {
 	v := newTestVolume(4<<20, 512)
 	s := connect(t, newTarget(t, v), testNQN)
@@ -235,7 +235,7 @@ func TestVolumeErrors(t *testing.T) {
 		s.io.fails(command(func(c *nvme.Command) { c.SetFlush(nvme.NSIDAll) }), nil, tc.write|dnr)
 	}
 	st := tg.Snapshot().Subsystems[0].Namespaces[0]
-	// That access is denied has a status among those of the medium, but the medium is well.
+	// Access Denied is a status of the media type, but the medium is fine.
 	if st.MediaErrors != 9 || st.IO.Errors[2] != 9+3 {
 		t.Errorf("%d media errors, %d counted by status, want 9 and 12", st.MediaErrors, st.IO.Errors[2])
 	}
@@ -355,7 +355,7 @@ func TestWriteProtection(t *testing.T) {
 	if get(1) != 1 || get(2) != 1 {
 		t.Errorf("write protection is %d and %d, want 1 and 1", get(1), get(2))
 	}
-	for nsid, want := range map[uint32]uint32{1: 0, 2: 1} { // what can't be lifted is the default
+	for nsid, want := range map[uint32]uint32{1: 0, 2: 1} { // if protection can't be lifted it is the default
 		if v := s.admin.must(getCommand(nsid, nvme.SELDefault), nil).DW0(); v != want {
 			t.Errorf("write protection of namespace %d is %d by default, want %d", nsid, v, want)
 		}
@@ -369,7 +369,7 @@ func TestWriteProtection(t *testing.T) {
 	s.admin.fails(set(3, 1), nil, nvme.StatusInvalidNamespace|dnr)
 }
 
-// TestViewIsHeld: a response that is sent from the volume's memory holds it until it is sent.
+// TestViewIsHeld: a response that is sent from the volume's memory holds the memory until it is sent.
 func TestViewIsHeld(t *testing.T) {
 	tg := newTarget(t, memVolume(t, 1<<20, 4096))
 	s := connect(t, tg, testNQN, func(c *fakeConn) { c.holdSent = true })
@@ -398,7 +398,7 @@ func TestViewIsHeld(t *testing.T) {
 	s.close()
 }
 
-// TestCounters: what a snapshot says of operations, bytes and latencies.
+// TestCounters: a snapshot's operations, bytes and latencies.
 func TestCounters(t *testing.T) {
 	tg := newTarget(t, newTestVolume(1<<20, 512))
 	s := connect(t, tg, testNQN)
@@ -441,7 +441,8 @@ func TestCounters(t *testing.T) {
 	}
 }
 
-// TestRetired: a controller keeps what its I/O queues counted that have gone, one with its connection, one by a reset.
+// TestRetired: a controller keeps the counters of its I/O queues that are gone, one with its connection, one by a
+// reset.
 func TestRetired(t *testing.T) {
 	tg := newTarget(t, newTestVolume(1<<20, 512))
 	s := connect(t, tg, testNQN)

@@ -7,18 +7,17 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
-// The keep-alive timer is traffic based (CTRATT.TBKAS): any command on any queue of the
-// controller shows that the host lives. Queues note when their last command arrived, so the
-// timer has nothing to do until it runs out; then it looks when that was, and either starts
-// anew for the rest, or ends the controller.
+// The keep-alive timer is traffic based (CTRATT.TBKAS): any command on any queue of the controller shows that the host
+// is alive. Queues note when their last command arrived, so the timer costs nothing until it expires; then it checks
+// when that was, and is either restarted for the rest of the time, or ends the controller.
 
 // keepAliveUnit is KAS, the granularity of the timer.
 const keepAliveUnit = 100 * time.Millisecond
 
-// longestKATO is the longest time in whole units that KATO can say.
+// longestKATO is the longest time in whole units that fits in KATO.
 const longestKATO = math.MaxUint32 / 100 * keepAliveUnit
 
-// defaultKATO is the default of feature 0Fh where the transport is one for which hosts are to keep alive.
+// defaultKATO is the default of feature 0Fh on transports that require keep-alive of hosts.
 const defaultKATO = 2 * time.Minute
 
 // discoveryKATO bounds the life of a discovery controller whose host asks for no keep-alive.
@@ -51,7 +50,7 @@ func (c *controller) keepAlive() time.Duration {
 	return c.kato
 }
 
-// keepAliveTimer runs when the timer has run out.
+// keepAliveTimer runs when the timer expires.
 func (c *controller) keepAliveTimer() {
 	c.mu.Lock()
 	if c.dead || c.kato == 0 {
@@ -80,12 +79,12 @@ func (c *controller) keepAliveTimer() {
 	c.fatal(ErrKeepAlive)
 }
 
-// keepAliveRest is how long the host still has, when it has been silent for so long and the
-// timer has run late by that much; 0 when its time is over.
+// keepAliveRest returns how long the host still has, if it has been silent for silent and the timer ran late by late; 0
+// if its time is over.
 //
-// A timer that is late by much tells that it was us who stood still: a stopped process, a
-// suspended or starved machine. So does a host whose time was not over when the timer was due, and is
-// now. What it sent in the meantime lies unread in sockets, so it gets half the timeout to be heard.
+// If the timer is very late, it was us who stood still: a stopped process, a suspended or starved machine. The same
+// holds if the host's time was not over when the timer was due, but is now. What the host sent in the meantime lies
+// unread in sockets, so it gets half the timeout to be heard.
 func keepAliveRest(silent, late, kato time.Duration) time.Duration {
 	if silent < kato {
 		return kato - silent
@@ -96,7 +95,7 @@ func keepAliveRest(silent, late, kato time.Duration) time.Duration {
 	return 0
 }
 
-// keepAliveCommand executes Keep Alive. That it arrived is all that matters.
+// keepAliveCommand executes Keep Alive. Only its arrival matters.
 func (r *Request) keepAliveCommand() {
 	if r.engine.q.ctrl.keepAlive() == 0 {
 		r.fail(nvme.StatusKATOInvalid, noLoc)

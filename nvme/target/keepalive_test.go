@@ -33,8 +33,7 @@ func (c *fakeConn) isClosed() bool {
 	}
 }
 
-// endsAfter waits until a connection that is to end after d has ended, and says so if that is too
-// early or late.
+// endsAfter waits until a connection that is to end after d has ended, and reports if that is too early or late.
 func (c *fakeConn) endsAfter(t *testing.T, d time.Duration) {
 	t.Helper()
 	time.Sleep(d - time.Millisecond)
@@ -123,7 +122,7 @@ func TestKATOFeature(t *testing.T) {
 	})
 }
 
-// TestDiscoveryDefault: a discovery controller without a keep-alive doesn't stay for ever.
+// TestDiscoveryDefault: a discovery controller without keep-alive doesn't stay for ever.
 func TestDiscoveryDefault(t *testing.T) {
 	inBubble(t, func(t *testing.T, tg *Target) {
 		q := dial(t, tg)
@@ -132,7 +131,7 @@ func TestDiscoveryDefault(t *testing.T) {
 	})
 }
 
-// TestConnectTimeout: a connection without a Connect goes; one with a Connect stays.
+// TestConnectTimeout: a connection without a Connect is closed; one with a Connect stays.
 func TestConnectTimeout(t *testing.T) {
 	inBubble(t, func(t *testing.T, tg *Target) {
 		mute, failing, good := dial(t, tg), dial(t, tg), dial(t, tg)
@@ -152,7 +151,7 @@ func TestConnectTimeout(t *testing.T) {
 	})
 }
 
-// TestKeepAliveRest: who stood still himself hears the host first.
+// TestKeepAliveRest: a target that stood still listens to the host before it gives up.
 func TestKeepAliveRest(t *testing.T) {
 	const s = time.Second
 	for _, tc := range []struct{ silent, late, kato, want time.Duration }{
@@ -160,7 +159,7 @@ func TestKeepAliveRest(t *testing.T) {
 		{2 * s, 9 * s, 5 * s, 3 * s},
 		{5 * s, 0, 5 * s, 0},
 		{6 * s, s, 5 * s, 0},
-		{6250 * time.Millisecond, 1250 * time.Millisecond, 5 * s, 0}, // as late as others make us
+		{6250 * time.Millisecond, 1250 * time.Millisecond, 5 * s, 0}, // only as late as other load makes the timer
 		{7 * s, 2 * s, 5 * s, 2500 * time.Millisecond},               // we slept
 		{5500 * time.Millisecond, s, 5 * s, 2500 * time.Millisecond}, // from 4.5 s on at the latest
 		{26 * s, 21 * s, 5 * s, 2500 * time.Millisecond},             // we slept

@@ -10,7 +10,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
-// TestAllowHosts: hosts come and go by the list; those whom a change doesn't concern stay.
+// TestAllowHosts: hosts are admitted and disconnected by the list; those that a change doesn't affect stay.
 func TestAllowHosts(t *testing.T) {
 	const friend = "nqn.2024-01.com.example:friend"
 	tg := newTarget(t, newTestVolume(1<<20, 512))
@@ -46,7 +46,7 @@ func TestAllowHosts(t *testing.T) {
 	stays.close()
 }
 
-// uniqueDiscovery is the discovery subsystem of newReferring.
+// uniqueDiscovery is the name of the discovery subsystem of newReferring.
 const uniqueDiscovery = "nqn.2024-01.com.example:discovery"
 
 // newReferring makes a target with a port and a referral, which it returns.
@@ -59,7 +59,7 @@ func newReferring(t *testing.T) (*Target, Referral) {
 	}), other
 }
 
-// TestReferrals: hosts are sent to other discovery services.
+// TestReferrals: hosts are referred to other discovery services.
 func TestReferrals(t *testing.T) {
 	tg, _ := newReferring(t)
 	for _, nqn := range []string{uniqueDiscovery, nvme.DiscoveryNQN} {
@@ -123,7 +123,7 @@ func TestReferralsChange(t *testing.T) {
 	}
 }
 
-// TestIdentifyLists: namespaces that are allocated, controllers, and command sets.
+// TestIdentifyLists: lists of allocated namespaces, controllers, and command sets.
 func TestIdentifyLists(t *testing.T) {
 	tg := newTarget(t, newTestVolume(1<<20, 512), newTestVolume(1<<20, 512))
 	var ids nvme.ControllerList
@@ -176,7 +176,7 @@ func TestIdentifyLists(t *testing.T) {
 	q.fails(identify(nvme.CNSCommandSets, 0, stranger), page, nvme.StatusInvalidField|dnr)
 }
 
-// TestFoundBeforeRemoval: a command that has found its namespace just before that is removed doesn't use it.
+// TestFoundBeforeRemoval: a command that found its namespace just before the namespace is removed doesn't use it.
 func TestFoundBeforeRemoval(t *testing.T) {
 	v := newTestVolume(1<<20, 512)
 	tg := newTarget(t, v)
@@ -191,8 +191,8 @@ func TestFoundBeforeRemoval(t *testing.T) {
 	}
 }
 
-// TestDistinct: no two namespaces of a subsystem have an identifier in common, and who adds the second learns which has
-// it. Once that is gone it is free.
+// TestDistinct: no two namespaces of a subsystem have an identifier in common, and the error for the second one says
+// which namespace has it. Once that is gone the identifier is free.
 func TestDistinct(t *testing.T) {
 	first := NamespaceConfig{NSID: 3, UUID: [16]byte{1}, NGUID: [16]byte{2}, EUI64: [8]byte{3}}
 	for want, second := range map[string]NamespaceConfig{
@@ -200,7 +200,7 @@ func TestDistinct(t *testing.T) {
 		"namespace 5: NGUID 02000000000000000000000000000000 already exists, as that of namespace 3":     {UUID: [16]byte{4}, NGUID: first.NGUID},
 		"namespace 5: EUI64 0300000000000000 already exists, as that of namespace 3":                     {EUI64: first.EUI64},
 		"namespace 5: UUID " + nvme.HostID(deriveUUID(testNQN, 1)).String() + " already exists, as that": {UUID: deriveUUID(testNQN, 1)},
-		"": {UUID: [16]byte{4}, NGUID: first.UUID, EUI64: [8]byte{4}}, // each kind is one of its own
+		"": {UUID: [16]byte{4}, NGUID: first.UUID, EUI64: [8]byte{4}}, // each kind is distinct from the others
 	} {
 		sub := newTarget(t, newTestVolume(1<<20, 512)).Subsystem(testNQN)
 		first.Volume, second.NSID, second.Volume = newTestVolume(1<<20, 512), 5, newTestVolume(1<<20, 512)

@@ -7,11 +7,10 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
-// Messages name what they are about by the same keys everywhere: transport and remote for a
-// connection; subsystem, host and cntlid for a controller; qid for a queue; cid, opcode and nsid
-// for a command.
+// Messages use the same keys everywhere for what they are about: transport and remote for a connection; subsystem, host
+// and cntlid for a controller; qid for a queue; cid, opcode and nsid for a command.
 
-// identity is a connection and what it is to NVMe, as attributes of a message.
+// identity returns a connection and what it is to NVMe, as attributes of a message.
 func (q *Queue) identity(more ...any) []any {
 	ids := []any{"transport", q.attr.Transport.String(), "remote", q.attr.Remote}
 	if q.sq.Load() != 0 { // it was connected
@@ -20,13 +19,13 @@ func (q *Queue) identity(more ...any) []any {
 	return append(ids, more...)
 }
 
-// identity is that of a controller: of its admin queue, before and after there is one.
+// identity returns the attributes of a controller and its admin queue, whether or not that is connected.
 func (c *controller) identity(more ...any) []any {
 	return append([]any{"transport", c.attr.Transport.String(), "remote", c.attr.Remote,
 		"subsystem", c.sub.nqn, "host", c.hostNQN, "cntlid", c.id}, more...)
 }
 
-// identity is a command and where it came from.
+// identity returns the attributes of a command and its queue.
 func (r *Request) identity(more ...any) []any {
 	q := r.engine.q
 	ids := append(q.identity(), "cid", r.Cmd.CID(), "opcode", opcodeName(&r.Cmd, q.qid))
@@ -47,7 +46,7 @@ func opcodeName(cmd *nvme.Command, qid uint16) string {
 	}
 }
 
-// logFailed writes down a command that is answered with an error, for who wants to see that much.
+// logFailed logs, at debug level, a command that is answered with an error.
 func (r *Request) logFailed(st nvme.Status) {
 	log := r.engine.q.t.log
 	if log.Enabled(context.Background(), slog.LevelDebug) {

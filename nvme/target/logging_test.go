@@ -12,7 +12,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
-// TestLogTells: who came, who went and why, and who was refused.
+// TestLogTells: the log says who connected, who left and why, and who was refused.
 func TestLogTells(t *testing.T) {
 	var out bytes.Buffer
 	tg := newTargetWith(t, func(c *Config) { c.Log = slog.New(slog.NewTextHandler(&out, nil)) })
@@ -28,7 +28,7 @@ func TestLogTells(t *testing.T) {
 	}
 }
 
-// TestLogTellsLostFromLeft: a host that closes its connections without a shutdown was lost.
+// TestLogTellsLostFromLeft: a host that closes its connections without a shutdown counts as lost.
 func TestLogTellsLostFromLeft(t *testing.T) {
 	for _, shutdown := range []bool{true, false} {
 		var out bytes.Buffer
@@ -53,7 +53,8 @@ func TestLogTellsLostFromLeft(t *testing.T) {
 	}
 }
 
-// TestLogTellsLetGo: a host that Drain lets go wasn't lost, though it closes what is left before Drain does.
+// TestLogTellsLetGo: a host that Drain disconnects isn't lost, even if it closes its other connections before Drain
+// does.
 func TestLogTellsLetGo(t *testing.T) {
 	var out bytes.Buffer
 	tg := newTargetWith(t, func(c *Config) { c.Log = slog.New(slog.NewTextHandler(&out, nil)) })
@@ -67,8 +68,8 @@ func TestLogTellsLetGo(t *testing.T) {
 	}
 }
 
-// Messages say by the same keys which connection, controller, queue and command they are about, in
-// words also as JSON.
+// Messages name their connection, controller, queue and command with the same keys, and values that are readable in
+// JSON too.
 func TestLogIdentifies(t *testing.T) {
 	var out bytes.Buffer
 	v := newTestVolume(1<<20, 512)

@@ -7,7 +7,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
-// Byte offsets in Get Log Page that errors name.
+// Byte offsets in Get Log Page that errors refer to.
 const (
 	offLID  = 40
 	offNUMD = 42
@@ -15,8 +15,8 @@ const (
 	offOT   = 58 | 7<<locBit
 )
 
-// getLogPage executes Get Log Page. Any length and any offset within the page are honoured;
-// what lies beyond the page's end reads as zero.
+// getLogPage executes Get Log Page. Any length and any offset within the page are accepted; bytes beyond the page's end
+// read as zero.
 func (r *Request) getLogPage() {
 	n, off := r.Cmd.LogLength(), r.Cmd.LogOffset()
 	if n > uint64(r.engine.q.attr.MaxTransfer) {
@@ -31,13 +31,13 @@ func (r *Request) getLogPage() {
 		r.fail(nvme.StatusInvalidField, offLPO)
 		return
 	}
-	// Only the health of a namespace may be asked for by itself.
+	// Only the health log may be requested for a single namespace.
 	if nsid := r.Cmd.NSID(); nsid != nvme.NSIDNone && nsid != nvme.NSIDAll && r.Cmd.LID() != nvme.LogSMART && r.engine.q.ctrl.hasLog(r.Cmd.LID()) {
 		r.fail(nvme.StatusInvalidField, offNSID)
 		return
 	}
-	// The transfer is checked first, for reading some pages changes them; and the page is made when there is
-	// memory for it, so that a command that waits for that holds nothing.
+	// The transfer is checked first, because reading some pages changes them; and the page is made when there is memory
+	// for it, so that a command that waits for memory holds nothing.
 	reply := (*Request).replyLogPage
 	if r.engine.q.ctrl.sub.discovery && r.Cmd.LID() == nvme.LogDiscovery {
 		reply = (*Request).replyDiscoveryLog
@@ -66,8 +66,8 @@ func (r *Request) replyLogPage() {
 	r.replyWith(page[off:])
 }
 
-// beyondLog says whether an offset is beyond the end of the page. A look at the Persistent Event log would change it,
-// and it has no event.
+// beyondLog reports whether an offset is beyond the end of the page. It skips the Persistent Event log, which even a
+// look would change, and which has no event.
 func (r *Request) beyondLog(off uint64) bool {
 	if off == 0 || r.Cmd.LID() == nvme.LogPersistent {
 		return false
@@ -76,8 +76,8 @@ func (r *Request) beyondLog(off uint64) bool {
 	return off > uint64(len(page))
 }
 
-// logPage makes the whole page, or says what is wrong and with which byte. The discovery log isn't among its pages. A
-// look leaves everything as it is.
+// logPage makes the whole page, or returns what is wrong and in which byte. The discovery log isn't among its pages. A
+// look leaves everything unchanged.
 func (r *Request) logPage(look bool) ([]byte, nvme.Status, uint16) {
 	c := r.engine.q.ctrl
 	lid, retain := r.Cmd.LID(), look || r.Cmd.LogRAE()
@@ -114,8 +114,8 @@ func (r *Request) logPage(look bool) ([]byte, nvme.Status, uint16) {
 	return c.anaLog(r.Cmd.LogLSP()&nvme.LSPGroupsOnly != 0, retain), 0, 0
 }
 
-// whileSanitizing says whether a page may be read before a sanitize operation has succeeded (NVMe base, figure "Sanitize
-// Operations and Format NVM Command – Admin Commands Allowed").
+// whileSanitizing reports whether a page may be read before a sanitize operation has succeeded (NVMe base, figure
+// "Sanitize Operations and Format NVM Command – Admin Commands Allowed").
 func whileSanitizing(lid nvme.LID) bool {
 	switch lid {
 	case nvme.LogError, nvme.LogSMART, nvme.LogChangedNamespaces, nvme.LogReservation, nvme.LogANA, nvme.LogSanitize:
@@ -149,7 +149,7 @@ func (c *controller) supportedLogs() []byte {
 	return p.AppendTo(nil)
 }
 
-// featureEffects says which features there are, and whom setting them concerns.
+// featureEffects returns which features there are, and the scope of setting them.
 func (c *controller) featureEffects() []byte {
 	var p nvme.FeatureEffectsLog
 	for fid := range p {
@@ -181,10 +181,9 @@ func (c *controller) effectsLog() []byte {
 	return p.AppendTo(nil)
 }
 
-// smartLog is the health of the subsystem, or of one namespace. There is no wear, no spare
-// and no temperature; the counts are real, and begin when the target does. Compare and Verify
-// are reads in what they move, and Compare is one as a command too (NVMe 1.4, "SMART / Health
-// Information").
+// smartLog returns the health of the subsystem, or of one namespace. There is no wear, no spare and no temperature; the
+// counts are real, and start with the target. The data of Compare and Verify counts as read, and Compare also counts as
+// a read command (NVMe 1.4, "SMART / Health Information").
 func (c *controller) smartLog(nsid uint32) ([]byte, nvme.Status, uint16) {
 	all := c.sub.all()
 	if nsid != nvme.NSIDNone && nsid != nvme.NSIDAll {
@@ -222,14 +221,13 @@ func (c *controller) smartLog(nsid uint32) ([]byte, nvme.Status, uint16) {
 // errorLogEntries is ELPE + 1.
 const errorLogEntries = 64
 
-// errorLog is the Error Information log of a controller: a ring, made when the first error
-// happens.
+// errorLog is the Error Information log of a controller: a ring, allocated when the first error happens.
 type errorLog struct {
 	transport nvme.TransportType
 
 	mu    sync.Mutex
 	count uint64
-	gone  uint64 // of count, those before the last reset
+	gone  uint64 // the part of count that was before the last reset
 	ring  []nvme.ErrorEntry
 }
 
@@ -241,7 +239,7 @@ func (l *errorLog) add(r *Request, qid uint16, st nvme.Status) nvme.Status {
 		NSID: r.Cmd.NSID(),
 	}
 	if c := st.Code(); c == nvme.StatusDataTransferError || c == nvme.StatusTransientTransport {
-		entry.TRTYPE = l.transport // 0 for an error that no transport made (Error Information Log Entry, byte 29)
+		entry.TRTYPE = l.transport // 0 for an error not of the transport (Error Information Log Entry, byte 29)
 	}
 	switch {
 	case r.Cmd.Opcode() == nvme.OpFabrics:
@@ -262,7 +260,7 @@ func (l *errorLog) add(r *Request, qid uint16, st nvme.Status) nvme.Status {
 	return nvme.StatusMore
 }
 
-// hasSLBA says whether a command of an I/O queue names blocks in dwords 10 and 11.
+// hasSLBA reports whether a command of an I/O queue names blocks in dwords 10 and 11.
 func hasSLBA(op nvme.Opcode) bool {
 	switch op {
 	case nvme.OpRead, nvme.OpWrite, nvme.OpCompare, nvme.OpWriteZeroes, nvme.OpVerify, nvme.OpCopy,
@@ -278,14 +276,14 @@ func (l *errorLog) total() uint64 {
 	return l.count
 }
 
-// clear removes all entries. Numbers go on.
+// clear removes all entries. Their numbers continue.
 func (l *errorLog) clear() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.gone = l.count
 }
 
-// page is the log, newest entry first, with the blocks that were in error or without.
+// page returns the log, newest entry first, with or without the blocks in error.
 func (l *errorLog) page(blocks bool) []byte {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -7,18 +7,19 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
-// losses are the flushes of a namespace that its volume failed. A volume tells one flush of what it may have lost, and
-// not whose that was. But all who wrote have to know: a Flush that succeeds afterwards would promise what isn't there.
-// So a host's Flush fails until the host was told of each by one that it sent after it.
+// losses are the flushes of a namespace that its volume failed. A volume tells only one flush that data may be lost,
+// and not whose. But every host that wrote has to know: a Flush that succeeds afterwards would promise durability that
+// isn't there. So a host's Flush fails until the host has been told of each loss by a Flush that it sent after the
+// loss.
 type losses struct {
-	count atomic.Uint32 // as long as it is 0 nobody asks for the rest
+	count atomic.Uint32 // while it is 0, nothing else is looked at
 
 	mu     sync.Mutex
-	status nvme.Status        // of the last
-	told   map[hostKey]uint32 // the last that a host was told of
+	status nvme.Status        // of the last one
+	told   map[hostKey]uint32 // the last one that each host was told of
 }
 
-// hostKey is a host, whatever controllers it has.
+// hostKey identifies a host, whatever controllers it has.
 type hostKey struct {
 	nqn string
 	id  nvme.HostID
@@ -37,8 +38,8 @@ func (l *losses) add(st nvme.Status) uint32 {
 	return l.count.Add(1)
 }
 
-// tell gives the status of a host's flush that the volume failed as number seen, or that was submitted after that one.
-// reached says that the host is still there to be told.
+// tell returns the status of a host's flush that the volume failed as number seen, or that was submitted after that
+// one. reached says that the host is still there to be told.
 func (l *losses) tell(h hostKey, seen uint32, reached bool) nvme.Status {
 	if l.count.Load() == 0 {
 		return nvme.StatusSuccess
@@ -55,7 +56,7 @@ func (l *losses) tell(h hostKey, seen uint32, reached bool) nvme.Status {
 	return l.status
 }
 
-// meet notes that a host is new, and can have lost nothing so far.
+// meet notes that a host is new, and can't have lost anything so far.
 func (l *losses) meet(h hostKey) {
 	if n := l.count.Load(); n > 0 {
 		l.mu.Lock()
@@ -64,7 +65,7 @@ func (l *losses) meet(h hostKey) {
 	}
 }
 
-// know is called with mu held.
+// know notes that a host knows of the first n losses. Called with mu held.
 func (l *losses) know(h hostKey, n uint32) {
 	if l.told == nil {
 		l.told = map[hostKey]uint32{}
@@ -78,8 +79,8 @@ func (l *losses) forget(h hostKey) {
 	delete(l.told, h)
 }
 
-// meet remembers a host, so that it isn't taken for a new one when it connects again. Where there are too many, another
-// is forgotten. Called with Target.mu held.
+// meet remembers a host, so that it isn't taken for a new one when it connects again. If there are too many, another
+// host is forgotten. Called with Target.mu held.
 func (s *Subsystem) meet(h hostKey) {
 	if s.known[h] || s.discovery {
 		return
@@ -102,7 +103,7 @@ func (s *Subsystem) meet(h hostKey) {
 	}
 }
 
-// flushed is told what the volume said of a flush.
+// flushed is called when the volume has answered a flush.
 func (r *Request) flushed() {
 	e := &r.engine
 	if e.io.Err != nil {
@@ -110,8 +111,9 @@ func (r *Request) flushed() {
 	}
 }
 
-// flushStatus is the status of a flush, which also fails for what others lost. A host that tried it again by itself, as
-// Linux does where it may, would be told that all is durable, and whoever wrote would never know.
+// flushStatus returns the status of a flush, which also fails for what others lost. It has Do Not Retry: a host that
+// retried it by itself, as Linux does if allowed, would be told that all is durable, and the application that wrote
+// would never know.
 func (r *Request) flushStatus() nvme.Status {
 	e := &r.engine
 	st := e.ns.losses.tell(e.q.ctrl.host(), e.losses, e.q.state.Load() != queueDown)

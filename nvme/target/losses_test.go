@@ -9,7 +9,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
-// failFlush has a volume fail its next flush, as a file does whose write-back failed: one is told, once.
+// failFlush makes a volume fail its next flush, as a file does whose write-back failed: one flush is told, once.
 func failFlush(v *testVolume) {
 	var told atomic.Bool
 	v.mu.Lock()
@@ -24,8 +24,8 @@ func failFlush(v *testVolume) {
 
 func flushOf(nsid uint32) nvme.Command { return command(func(c *nvme.Command) { c.SetFlush(nsid) }) }
 
-// TestLossesAreToldToEach: what a volume tells one host's Flush, each host's has to say that was there before it, for no
-// Flush may promise what was lost. It says so once.
+// TestLossesAreToldToEach: what a volume reports to one host's Flush has to be reported to each host that was there
+// before, because no Flush may promise what was lost. It is reported to each once.
 func TestLossesAreToldToEach(t *testing.T) {
 	v, other := newTestVolume(1<<20, 512), newTestVolume(1<<20, 512)
 	tg := newTarget(t, v, other)
@@ -49,8 +49,8 @@ func TestLossesAreToldToEach(t *testing.T) {
 	late.io.must(flushOf(1), nil)
 }
 
-// TestLossUnderAFlush: a Flush that was under way when another failed doesn't cover what was written behind it, so that
-// the next fails, too.
+// TestLossUnderAFlush: a Flush that was under way when another one failed doesn't cover writes after it, so that the
+// next one fails, too.
 func TestLossUnderAFlush(t *testing.T) {
 	v := newTestVolume(1<<20, 512)
 	tg := newTarget(t, v)
@@ -74,7 +74,8 @@ func TestLossUnderAFlush(t *testing.T) {
 	a.io.must(flushOf(1), nil)
 }
 
-// TestLossOfAShutdown: a flush of which the host isn't told, since it made none, has its next one fail.
+// TestLossOfAShutdown: if a flush fails that no host is told of, because the target made it, the host's next Flush
+// fails.
 func TestLossOfAShutdown(t *testing.T) {
 	v := newTestVolume(1<<20, 512)
 	tg := newTarget(t, v)
@@ -87,8 +88,8 @@ func TestLossOfAShutdown(t *testing.T) {
 	b.io.must(flushOf(1), nil)
 }
 
-// TestLossOfALostConnection: the answer to a Flush doesn't reach a host whose connection is gone; when it is back, its
-// next Flush fails.
+// TestLossOfALostConnection: the response to a Flush doesn't reach a host whose connection is gone; when the host is
+// back, its next Flush fails.
 func TestLossOfALostConnection(t *testing.T) {
 	v := newTestVolume(1<<20, 512)
 	tg := newTarget(t, v)
@@ -109,7 +110,7 @@ func TestLossOfALostConnection(t *testing.T) {
 	again.io.must(flushOf(1), nil)
 }
 
-// TestKnownHosts: a subsystem remembers no more hosts than it has room for, whatever names they give themselves.
+// TestKnownHosts: a subsystem remembers no more hosts than it has room for, whatever their names.
 func TestKnownHosts(t *testing.T) {
 	tg := newTarget(t, newTestVolume(1<<20, 512))
 	s := tg.Subsystem(testNQN)

@@ -13,44 +13,44 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
-// Pool makes the volumes of namespaces that hosts create. The engine calls one method at a time,
-// and closes what it got from Create and Open itself.
+// Pool makes the volumes of namespaces that hosts create. The engine calls one method at a time, and closes the volumes
+// that it gets from Create and Open.
 type Pool interface {
-	// Capacity is how much all volumes together may take, in bytes.
+	// Capacity returns how much all volumes together may take, in bytes.
 	Capacity() uint64
-	// Create makes a volume that reads as zeroes. It is there after a power failure. An error
-	// that is blockdev.ErrCapacity says that there is no room.
+	// Create makes a volume that reads as zeroes. It survives a power failure. The error is blockdev.ErrCapacity if
+	// there is no room.
 	Create(name string, size int64, blockSize int) (blockdev.Volume, error)
-	// Open opens one that Create made.
+	// Open opens a volume that Create made.
 	Open(name string, size int64, blockSize int) (blockdev.Volume, error)
-	// Remove forgets one, which is closed. An error that is fs.ErrNotExist says that it isn't there.
+	// Remove deletes a volume, which is closed. The error is fs.ErrNotExist if there is none.
 	Remove(name string) error
 }
 
-// FirstCreatedNSID is the lowest NSID of namespaces that hosts create. Those of the operator lie
-// below it in a subsystem that has a Pool, so that neither takes the other's.
+// FirstCreatedNSID is the lowest NSID of namespaces that hosts create. In a subsystem that has a Pool the operator's
+// namespaces are below it, so that neither takes the other's NSIDs.
 const FirstCreatedNSID = MaxNSID/2 + 1
 
-// managed is what a subsystem has whose namespaces hosts may create, delete, attach and detach.
+// managed is the state of a subsystem whose namespaces hosts may create, delete, attach and detach.
 type managed struct {
 	pool Pool
 	mu   sync.Mutex // one command at a time; taken before Subsystem.change
-	// created are the namespaces that hosts made, by NSID. mu guards it.
+	// created are the namespaces that hosts created, by NSID. Guarded by mu.
 	created []createdNamespace
-	volumes map[uint32]blockdev.Volume // theirs, by NSID; likewise
-	// pending are volumes that are being made or removed: no namespace has them. Likewise.
+	volumes map[uint32]blockdev.Volume // of created, by NSID; guarded by mu
+	// pending are volumes that are being made or removed: no namespace has them. Guarded by mu.
 	pending []string
-	going   uint64        // bytes of volumes whose namespaces are deleted, while they are used; likewise
+	going   uint64        // bytes of volumes whose namespaces are deleted but which are still used; guarded by mu
 	left    atomic.Uint64 // bytes of the pool that no namespace has
-	// hosts says for each host which namespaces' attachment differs from what new controllers
-	// get otherwise. It is changed with mu and Target.mu held.
+	// hosts holds for each host the namespaces whose attachment differs from what new controllers get by default. It is
+	// changed with mu and Target.mu held.
 	hosts map[string]*nsSet
 }
 
-// createdNamespace is a namespace that a host made, as it is stored.
+// createdNamespace is a namespace that a host created, as it is stored.
 type createdNamespace struct {
 	NSID      uint32 `json:"nsid"`
-	UUID      string `json:"uuid"` // and the name of its volume
+	UUID      string `json:"uuid"` // also the name of its volume
 	Size      int64  `json:"size"` // bytes
 	BlockSize int    `json:"block_size"`
 	Private   bool   `json:"private,omitempty"`
@@ -60,11 +60,9 @@ type createdNamespace struct {
 // savedNamespaces is what is stored of a subsystem.
 type savedNamespaces struct {
 	Created []createdNamespace `json:"created"`
-	// Hosts has for each host the created namespaces that it attached, and those of the operator
-	// that it detached.
+	// Hosts has for each host the created namespaces that it attached, and the operator's that it detached.
 	Hosts map[string][]uint32 `json:"hosts"`
-	// Pending are volumes that were being made or removed. The next run removes them, and none
-	// that it doesn't know.
+	// Pending are volumes that were being made or removed. The next run removes them, and no volume that isn't listed.
 	Pending []string `json:"pending,omitempty"`
 }
 
@@ -77,7 +75,7 @@ func cloneHosts(m map[string]*nsSet) map[string]*nsSet {
 	return out
 }
 
-// saveNamespaces saves what hosts made of the subsystem. Called with managed.mu held.
+// saveNamespaces saves what hosts changed in the subsystem. Called with managed.mu held.
 func (s *Subsystem) saveNamespaces(created []createdNamespace, hosts map[string]*nsSet) nvme.Status {
 	saved := savedNamespaces{Created: created, Hosts: map[string][]uint32{}, Pending: s.managed.pending}
 	for host, set := range hosts {
@@ -101,10 +99,10 @@ func (s *Subsystem) saveNamespaces(created []createdNamespace, hosts map[string]
 	return nvme.StatusSuccess
 }
 
-// maxManagedHosts bounds the hosts that a subsystem remembers attachments of.
+// maxManagedHosts bounds the hosts whose attachments a subsystem remembers.
 const maxManagedHosts = 1024
 
-// loadNamespaces brings back the namespaces that hosts made.
+// loadNamespaces loads the namespaces that hosts created.
 func (s *Subsystem) loadNamespaces() error {
 	m := s.managed
 	b, err := s.t.store.Load(s.stateName("namespaces"))
@@ -118,7 +116,7 @@ func (s *Subsystem) loadNamespaces() error {
 		}
 	}
 	for _, name := range saved.Pending {
-		// Nothing but room is lost where that fails: it is no reason to keep hosts from the rest.
+		// If that fails, only space is lost: no reason to keep hosts from the rest.
 		if !s.removeLeft(name) {
 			m.pending = append(m.pending, name)
 		}
@@ -154,8 +152,7 @@ func (s *Subsystem) openCreated(n *createdNamespace) error {
 	return nil
 }
 
-// damaged is an error of a created namespace as that of what was saved, where that can't be: nobody has
-// configured it.
+// damaged turns an error about a created namespace's configuration, which nobody wrote, into one about what was saved.
 func (s *Subsystem) damaged(err error) error {
 	var wrong *wrongConfig
 	switch {
@@ -168,8 +165,7 @@ func (s *Subsystem) damaged(err error) error {
 	return stateError(s.stateName("namespaces"), err)
 }
 
-// addCreated exports the volume of a created namespace. Called with managed.mu held, or before
-// anybody else is there.
+// addCreated adds a created namespace with its volume. Called with managed.mu held, or before anything else can run.
 func (s *Subsystem) addCreated(n *createdNamespace, v blockdev.Volume) error {
 	if s.ctx.Err() != nil {
 		return ErrClosed
@@ -189,7 +185,7 @@ func (s *Subsystem) addCreated(n *createdNamespace, v blockdev.Volume) error {
 	return nil
 }
 
-// free is how much of the pool is left. Called with managed.mu held.
+// free returns how much of the pool is left, in bytes. Called with managed.mu held.
 func (m *managed) free() uint64 {
 	total := m.pool.Capacity()
 	total -= min(total, m.going)
@@ -199,7 +195,7 @@ func (m *managed) free() uint64 {
 	return total
 }
 
-// unallocated is how much of the pool is left; 0 without a pool.
+// unallocated returns how much of the pool is left, in bytes; 0 without a pool.
 func (s *Subsystem) unallocated() uint64 {
 	if s.managed == nil {
 		return 0
@@ -207,8 +203,7 @@ func (s *Subsystem) unallocated() uint64 {
 	return s.managed.left.Load()
 }
 
-// freeNSID is the lowest NSID for a created namespace; 0 where all are taken. Called with
-// managed.mu held.
+// freeNSID returns the lowest free NSID for a created namespace; 0 if all are taken. Called with managed.mu held.
 func (m *managed) freeNSID() uint32 {
 	next := uint32(FirstCreatedNSID)
 	for i := range m.created {
@@ -222,7 +217,7 @@ func (m *managed) freeNSID() uint32 {
 	return next
 }
 
-// forget removes a namespace from what hosts attached. Called with managed.mu held.
+// forget returns the hosts' attachments without those of a namespace. Called with managed.mu held.
 func (m *managed) forget(nsid uint32) map[string]*nsSet {
 	hosts := cloneHosts(m.hosts)
 	for _, set := range hosts {
@@ -232,7 +227,7 @@ func (m *managed) forget(nsid uint32) map[string]*nsSet {
 	return hosts
 }
 
-// closeCreated closes the volumes of created namespaces, which nobody uses any more.
+// closeCreated closes the volumes of created namespaces, which nothing uses any more.
 func (s *Subsystem) closeCreated() error {
 	if s.managed == nil {
 		return nil

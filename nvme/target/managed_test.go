@@ -14,7 +14,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
-// TestManagementPersists: what hosts made of the namespaces outlives the target, and can be deleted then.
+// TestManagementPersists: namespaces and attachments that hosts made outlive the target, and can be deleted then.
 func TestManagementPersists(t *testing.T) {
 	pool, store := newMemPool(1<<20), newMemStore()
 	tg := newManaged(t, pool, store)
@@ -69,7 +69,7 @@ func TestManagementPersists(t *testing.T) {
 	b.close()
 }
 
-// TestPoolFails: a namespace whose volume can't be made isn't there, and nothing is left of it.
+// TestPoolFails: a namespace whose volume can't be made doesn't exist, and nothing is left of it.
 func TestPoolFails(t *testing.T) {
 	pool, store := newMemPool(1<<20), newMemStore()
 	tg := newManaged(t, pool, store)
@@ -93,7 +93,7 @@ func TestPoolFails(t *testing.T) {
 	}
 }
 
-// failsAt is a Store that fails when something is saved under a name for the nth time from when n is set.
+// failsAt is a Store that fails the nth save under a name, counted from when n is set.
 type failsAt struct {
 	*memStore
 	name string
@@ -121,8 +121,8 @@ func (s *savesThen) Save(name string, data []byte) error {
 	return s.memStore.Save(name, data)
 }
 
-// TestDeletedWithSubsystem: the volume of a namespace that a host deletes just as the operator removes the subsystem isn't
-// closed before its commands have ended, and is gone afterwards.
+// TestDeletedWithSubsystem: if a host deletes a namespace just when the operator removes the subsystem, its volume
+// isn't closed before its commands have ended, and is gone afterwards.
 func TestDeletedWithSubsystem(t *testing.T) {
 	pool, store := newMemPool(1<<20), &savesThen{memStore: newMemStore(), name: "namespaces-" + nvme.HostID(deriveUUID(testNQN, 0)).String()}
 	tg := newTargetWith(t, func(c *Config) { c.Store, c.Subsystems[0].Pool = store, pool }, newTestVolume(1<<20, 4096))
@@ -148,7 +148,7 @@ func TestDeletedWithSubsystem(t *testing.T) {
 	store.then.Store(&remove)
 	s.admin.start(deleteCommand(nsid), nil)
 	<-deleting
-	time.Sleep(50 * time.Millisecond) // in which it must not be closed
+	time.Sleep(50 * time.Millisecond) // the volume must not be closed meanwhile
 	pool.mu.Lock()
 	for name, open := range pool.open {
 		if !open {
@@ -165,7 +165,8 @@ func TestDeletedWithSubsystem(t *testing.T) {
 	}
 }
 
-// TestCreatedNotSaved: a namespace whose volume is made, but which can't be saved then, isn't there, nor its volume.
+// TestCreatedNotSaved: a namespace whose volume is made, but which then can't be saved, doesn't exist, nor does its
+// volume.
 func TestCreatedNotSaved(t *testing.T) {
 	pool, store := newMemPool(1<<20), &failsAt{memStore: newMemStore(), name: "namespaces-" + nvme.HostID(deriveUUID(testNQN, 0)).String()}
 	start := func() (*Target, *session) {
@@ -195,7 +196,7 @@ func TestCreatedNotSaved(t *testing.T) {
 	}
 }
 
-// TestManagementNotSaved: nothing changes where it can't be saved, and no volume is left.
+// TestManagementNotSaved: nothing changes if it can't be saved, and no volume is left.
 func TestManagementNotSaved(t *testing.T) {
 	pool, store := newMemPool(1<<20), newMemStore()
 	tg := newManaged(t, pool, store)
@@ -217,7 +218,7 @@ func TestManagementNotSaved(t *testing.T) {
 	if l := nsidsOf(s.admin, nvme.CNSActiveNSIDs); !slices.Equal(l, nvme.NSIDList{1}) {
 		t.Errorf("attached %v", l)
 	}
-	// What is saved next doesn't take along what failed.
+	// The next save doesn't include what failed.
 	s.admin.must(attachCommand(nsid, nvme.NSAttach), controllerList(s.cntlid))
 	if saved, _ := store.Load(tg.Subsystem(testNQN).stateName("namespaces")); bytes.Contains(saved, []byte("pending")) {
 		t.Errorf("volumes are to be removed: %s", saved)
@@ -231,8 +232,7 @@ func TestManagementNotSaved(t *testing.T) {
 	}
 }
 
-// TestReservedNamespaceStays: a host without the reservation of a namespace can't delete it or
-// change whom it is attached to.
+// TestReservedNamespaceStays: a host without the reservation of a namespace can't delete it or change its attachment.
 func TestReservedNamespaceStays(t *testing.T) {
 	tg := newManaged(t, newMemPool(1<<20), newMemStore())
 	a, b := connectAs(t, tg, 1), connectAs(t, tg, 2)
@@ -251,8 +251,8 @@ func TestReservedNamespaceStays(t *testing.T) {
 	a.admin.must(deleteCommand(nsid), nil)
 }
 
-// TestSavedNamespaceErrors: an error about a namespace that a host created says so, names the subsystem and what
-// the error is of once, and doesn't blame the configuration, in which it isn't.
+// TestSavedNamespaceErrors: an error about a namespace that a host created says so, names the subsystem and the cause
+// once, and doesn't blame the configuration, which doesn't have that namespace.
 func TestSavedNamespaceErrors(t *testing.T) {
 	const createdUUID = "5a1f1b8e-32c5-4ad5-8a0f-2b7d2f0c9b11"
 	pool := newMemPool(1 << 20)
@@ -282,14 +282,13 @@ func TestSavedNamespaceErrors(t *testing.T) {
 	}
 }
 
-// TestManagementCrash: wherever a crash cuts the creation, attachment and deletion of namespaces,
-// the next run has those that were acknowledged and not deleted, with their volumes, and nothing
-// else.
+// TestManagementCrash: wherever a crash interrupts the creation, attachment and deletion of namespaces, the next run
+// has exactly those that were acknowledged and not deleted, with their volumes.
 func TestManagementCrash(t *testing.T) {
 	r := &recorder{memStore: newMemStore(), memPool: newMemPool(1 << 20)}
 	tg := newTargetWith(t, func(c *Config) { c.Store, c.Subsystems[0].Pool = r, r })
 	s := connectAs(t, tg, 1)
-	// A namespace was acknowledged before the moments from created on, until its deletion began.
+	// For each namespace: it was acknowledged before the moments from created on, until its deletion began.
 	var created, deleting int
 	moments := func() int {
 		r.mu.Lock()
@@ -333,8 +332,8 @@ func TestManagementCrash(t *testing.T) {
 	}
 }
 
-// TestLeftVolumeStays: a volume that was left over and can't be removed keeps nobody from the rest.
-// It stays known, through changes too, until it is removed.
+// TestLeftVolumeStays: a leftover volume that can't be removed doesn't keep hosts from the rest. It stays recorded,
+// through changes too, until it is removed.
 func TestLeftVolumeStays(t *testing.T) {
 	pool, store := newMemPool(1<<20), newMemStore()
 	start := func() (*Target, *session) {

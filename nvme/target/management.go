@@ -14,8 +14,8 @@ import (
 // createdBlocks are the block sizes that hosts may create namespaces with, by LBA format.
 var createdBlocks = []int{4096, 512}
 
-// formats are the LBA formats that Identify shows of a namespace, and which of them it has. In a
-// subsystem whose hosts create namespaces they are the same for all that have one of them.
+// formats returns the LBA formats that Identify reports for a namespace. In a subsystem whose hosts create namespaces
+// they are the same for all namespaces that have one of createdBlocks.
 func (ns *Namespace) formats() []int {
 	if ns.sub.managed != nil && slices.Contains(createdBlocks, ns.info.BlockSize) {
 		return createdBlocks
@@ -48,7 +48,7 @@ func (r *Request) namespaceManagement() {
 	}
 }
 
-// createNamespace goes on with what the host wants.
+// createNamespace continues with the host's description of the namespace.
 func (r *Request) createNamespace() {
 	s := r.engine.q.ctrl.sub
 	var page [nvme.PageSize]byte
@@ -74,8 +74,7 @@ func (r *Request) createNamespace() {
 	r.respond(nvme.StatusSuccess)
 }
 
-// plan says what a namespace that a host wants will be, or why it can't be. Called with
-// managed.mu held.
+// plan returns what a namespace that a host wants will be, or why it can't exist. Called with managed.mu held.
 func (s *Subsystem) plan(spec *nvme.NamespaceSpec) (*createdNamespace, nvme.Status) {
 	m := s.managed
 	format := spec.Format()
@@ -103,9 +102,9 @@ func (s *Subsystem) plan(spec *nvme.NamespaceSpec) (*createdNamespace, nvme.Stat
 	}, nvme.StatusSuccess
 }
 
-// create makes a namespace: its name is saved, its volume made, and saved that the namespace is
-// there. A crash leaves the name of a volume that the next run removes, or all. Called with
-// managed.mu held.
+// create makes a namespace: its name is saved, its volume is made, and then it is saved that the namespace exists. A
+// crash leaves either the name of a volume that the next run removes, or the complete namespace. Called with managed.mu
+// held.
 func (s *Subsystem) create(n *createdNamespace) nvme.Status {
 	m := s.managed
 	m.pending = append(m.pending, n.UUID)
@@ -141,18 +140,17 @@ func (s *Subsystem) create(n *createdNamespace) nvme.Status {
 	return st
 }
 
-// discard removes a pending volume. What can't be removed stays pending. Called with managed.mu
-// held.
+// discard removes a pending volume. If it can't be removed it stays pending. Called with managed.mu held.
 func (s *Subsystem) discard(name string) {
 	m := s.managed
 	if !s.removeLeft(name) {
 		return
 	}
 	m.pending = slices.DeleteFunc(slices.Clone(m.pending), func(p string) bool { return p == name })
-	_ = s.saveNamespaces(m.created, m.hosts) // where that fails the next run finds nothing to remove
+	_ = s.saveNamespaces(m.created, m.hosts) // if that fails the next run finds nothing to remove
 }
 
-// removeLeft removes a volume that no namespace has, and says whether it is gone.
+// removeLeft removes a volume that no namespace has, and reports whether it is gone.
 func (s *Subsystem) removeLeft(name string) bool {
 	err := s.managed.pool.Remove(name)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -162,8 +160,8 @@ func (s *Subsystem) removeLeft(name string) bool {
 	return true
 }
 
-// mayReach says whether the controller reaches what is to be deleted, as far as that is attached to it: its relationship
-// to others has no state. It responds and returns false where it doesn't.
+// mayReach reports whether the controller can reach the namespaces to be deleted, considering only those attached to
+// it: its relationship to others has no ANA state. If it can't, mayReach responds.
 func (r *Request) mayReach() bool {
 	c, nsid := r.engine.q.ctrl, r.Cmd.NSID()
 	for _, ns := range c.all() {
@@ -210,7 +208,7 @@ func (r *Request) deleteNamespaces() {
 	r.respond(nvme.StatusSuccess)
 }
 
-// mayDelete says why namespaces can't be deleted: those of the operator stay.
+// mayDelete returns why namespaces can't be deleted, if so: those of the operator can't.
 func (r *Request) mayDelete(all []*Namespace) nvme.Status {
 	for _, ns := range all {
 		switch {
@@ -228,15 +226,15 @@ func (r *Request) mayDelete(all []*Namespace) nvme.Status {
 	return nvme.StatusSuccess
 }
 
-// deletedNamespace is one that a host deleted and whose volume is still there.
+// deletedNamespace is a namespace that a host deleted and whose volume still exists.
 type deletedNamespace struct {
 	ns   *Namespace
 	name string // of the volume
 	size uint64 // likewise
 }
 
-// takeAway takes a created namespace from the hosts, as a controller was asked to: from what is saved first, so that a
-// crash leaves the name of a volume that the next run removes. Called with managed.mu held; delete follows.
+// takeAway takes a created namespace away from the hosts, as the host of by asked: first from what is saved, so that a
+// crash leaves the name of a volume that the next run removes. Called with managed.mu held; delete must follow.
 func (s *Subsystem) takeAway(ns *Namespace, by *controller) (*deletedNamespace, nvme.Status) {
 	m := s.managed
 	i := slices.IndexFunc(m.created, func(n createdNamespace) bool { return n.NSID == ns.nsid })
@@ -254,12 +252,12 @@ func (s *Subsystem) takeAway(ns *Namespace, by *controller) (*deletedNamespace, 
 	m.created = left
 	m.going += size
 	delete(m.volumes, ns.nsid)
-	_, _ = s.takeNamespace(ns.nsid, by) // unless the subsystem is being removed, and has no namespace any more
+	_, _ = s.takeNamespace(ns.nsid, by) // it fails if the subsystem is being removed, and has no namespaces any more
 	return &deletedNamespace{ns, name, size}, nvme.StatusSuccess
 }
 
 // delete removes the volume of a namespace that was taken away, when nothing uses it any more. That may take long, and
-// others manage theirs meanwhile.
+// other namespaces can be managed meanwhile.
 func (s *Subsystem) delete(d *deletedNamespace) {
 	ns, m := d.ns, s.managed
 	ns.remove()
@@ -274,7 +272,7 @@ func (s *Subsystem) delete(d *deletedNamespace) {
 	s.t.log.Info("host deleted a namespace", "subsystem", s.nqn, "nsid", ns.nsid)
 }
 
-// forgetState forgets what was saved of a namespace that doesn't come back.
+// forgetState deletes what was saved of a namespace that doesn't come back.
 func (ns *Namespace) forgetState() error {
 	var errs []error
 	for _, name := range []string{ns.reservationName(), ns.badName(), ns.protectionName()} {
@@ -283,7 +281,7 @@ func (ns *Namespace) forgetState() error {
 	return errors.Join(errs...)
 }
 
-// commonFormats is Identify Namespace for all namespaces: what hosts may create.
+// commonFormats returns Identify Namespace for all namespaces: what hosts may create.
 func (c *controller) commonFormats() []byte {
 	p := nvme.IdentifyNamespace{NLBAF: uint8(len(createdBlocks) - 1), NMIC: nvme.NMICShared, NSFEAT: nvme.NSFEATOptPerf}
 	for i, b := range createdBlocks {

@@ -8,7 +8,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
-// TestNotDeleted: what couldn't be deleted isn't in the log of events as deleted.
+// TestNotDeleted: the event log doesn't list namespaces as deleted that couldn't be deleted.
 func TestNotDeleted(t *testing.T) {
 	store := newMemStore()
 	s := connectAs(t, newManaged(t, newMemPool(1<<20), store), 1)
@@ -29,15 +29,15 @@ func TestNotDeleted(t *testing.T) {
 	}
 }
 
-// TestNotAllDeleted: of all namespaces that were to go those that did are in the log of events, each by itself, where one
-// can't be deleted; and nothing is where there was none.
+// TestNotAllDeleted: if one of all namespaces can't be deleted, the event log lists each of those that were; and
+// nothing if there was none.
 func TestNotAllDeleted(t *testing.T) {
 	store := &failsAt{memStore: newMemStore(), name: "namespaces-" + nvme.HostID(deriveUUID(testNQN, 0)).String()}
 	s := connectAs(t, newTargetWith(t, func(c *Config) { c.Store, c.Subsystems[0].Pool = store, newMemPool(1<<20) }), 1)
 	defer s.close()
 	s.admin.must(deleteCommand(nvme.NSIDAll), nil)
 	one, two := create(s.admin, nvme.NMICShared), create(s.admin, nvme.NMICShared)
-	store.n.Store(2) // that the second goes; that volumes are gone is saved after that
+	store.n.Store(2) // the second namespace is gone; volumes that are gone are saved after that
 	s.admin.fails(deleteCommand(nvme.NSIDAll), nil, nvme.StatusInternalError|nvme.StatusDNR)
 	if l := nsidsOf(s.admin, nvme.CNSAllocatedNSIDs); !slices.Equal(l, nvme.NSIDList{two}) {
 		t.Fatalf("left: %v", l)
@@ -51,8 +51,8 @@ func TestNotAllDeleted(t *testing.T) {
 	}
 }
 
-// TestNamespaceEventData: the event of a namespace says what it is, or was; that of all, deleted at once, is one, and says
-// no more (NVMe base, "Change Namespace Event").
+// TestNamespaceEventData: the event of a namespace describes it; the event for all, deleted at once, is a single one
+// without a description (NVMe base, "Change Namespace Event").
 func TestNamespaceEventData(t *testing.T) {
 	s := connectAs(t, newTargetWith(t, func(c *Config) { c.Store, c.Subsystems[0].Pool = newMemStore(), newMemPool(1<<20) }), 1)
 	defer s.close()
@@ -76,7 +76,7 @@ func TestNamespaceEventData(t *testing.T) {
 	}
 }
 
-// TestDeletionIsTold: the controllers that had a namespace tell of its deletion, but for the one that was asked for it
+// TestDeletionIsTold: the controllers that had a namespace report its deletion, except the one that was asked for it
 // (NVMe base, "Namespace Deletion Asynchronous Event Reporting").
 func TestDeletionIsTold(t *testing.T) {
 	tg := newManaged(t, newMemPool(1<<20), newMemStore())
@@ -108,15 +108,15 @@ func countEvents(all []nvme.PersistentEvent, kind nvme.PersistentEventType) (n i
 	return n
 }
 
-// TestSanitizedButClosed: a command that comes when a sanitize operation ends, while somebody has
-// the namespace alone, waits.
+// TestSanitizedButClosed: a command that arrives when a sanitize operation ends, while an owner has the namespace
+// alone, waits.
 func TestSanitizedButClosed(t *testing.T) {
 	tg := newTarget(t, newTestVolume(1<<20, 512))
 	s := connect(t, tg, testNQN)
 	defer s.close()
 	ns := tg.Subsystem(testNQN).namespace(1)
 	ns.exclude(nil, func() {})
-	ns.refuse(true) // the operation is over, and this namespace's turn to be told of it has not come
+	ns.refuse(true) // the operation is over, but this namespace hasn't been told yet
 	fr := s.io.start(ioCommand(nvme.OpRead, 0, 1, 0), make([]byte, 512))
 	if fr.answered() {
 		t.Errorf("executed while somebody has the namespace alone: status %#x", uint16(fr.wait().Status()))

@@ -7,7 +7,8 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
-// TestManagementLimits: hosts can't create namespaces, or have attachments remembered, without end.
+// TestManagementLimits: there are limits to the namespaces that hosts create and to the attachments that are
+// remembered.
 func TestManagementLimits(t *testing.T) {
 	const dnr = nvme.StatusDNR
 	tg := newManaged(t, newMemPool(8<<20), newMemStore())
@@ -24,7 +25,7 @@ func TestManagementLimits(t *testing.T) {
 	}
 	s.close()
 
-	// All but one of the hosts whose attachments are remembered.
+	// All except one of the hosts whose attachments are remembered.
 	m := tg.subsystems[testNQN].managed
 	m.mu.Lock()
 	for host := range maxManagedHosts - 1 {

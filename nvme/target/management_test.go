@@ -14,7 +14,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
-// memPool is a Pool in memory, which outlives targets.
+// memPool is a Pool in memory that outlives targets.
 type memPool struct {
 	mu       sync.Mutex
 	capacity uint64
@@ -27,7 +27,7 @@ func newMemPool(capacity uint64) *memPool {
 	return &memPool{capacity: capacity, volumes: map[string]*testVolume{}, open: map[string]bool{}}
 }
 
-// pooled is a volume of a memPool that is open.
+// pooled is an open volume of a memPool.
 type pooled struct {
 	*testVolume
 	close func() error
@@ -105,7 +105,7 @@ func attachCommand(nsid uint32, a nvme.NSAction) nvme.Command {
 
 func controllerList(ids ...uint16) []byte { return nvme.ControllerList(ids).AppendTo(nil) }
 
-// create has a host create a namespace of 16 blocks of 512 bytes.
+// create makes a host create a namespace of 16 blocks of 512 bytes.
 func create(c *fakeConn, nmic nvme.NMIC) uint32 {
 	spec := nvme.NamespaceSpec{NSZE: 16, NCAP: 16, FLBAS: 1, NMIC: nmic}
 	return c.must(createCommand(), spec.AppendTo(nil)).DW0()
@@ -133,8 +133,7 @@ func controllersOf(c *fakeConn, nsid uint32) nvme.ControllerList {
 	return l
 }
 
-// TestManagementCapabilities: the controller says that hosts may create namespaces, how large and
-// of which kind.
+// TestManagementCapabilities: the controller reports that hosts may create namespaces, and their sizes and formats.
 func TestManagementCapabilities(t *testing.T) {
 	tg := newManaged(t, newMemPool(1<<20), newMemStore())
 	a := connectAs(t, tg, 1)
@@ -176,8 +175,8 @@ func TestManagementCapabilities(t *testing.T) {
 	}
 }
 
-// TestNamespaceManagement: hosts create, attach and detach namespaces; each controller has its own;
-// the others are told.
+// TestNamespaceManagement: hosts create, attach and detach namespaces; each controller has its own; the other
+// controllers are told.
 func TestNamespaceManagement(t *testing.T) {
 	tg := newManaged(t, newMemPool(1<<20), newMemStore())
 	a, b := connectAs(t, tg, 1), connectAs(t, tg, 2)
@@ -341,8 +340,8 @@ func TestNamespaceManagementFields(t *testing.T) {
 	}
 }
 
-// TestManagementWhileOneIsUsed: a namespace that a host deletes goes when nothing uses its volume any more, which may
-// hang; others create and attach theirs meanwhile, but don't get its place in the pool.
+// TestManagementWhileOneIsUsed: a namespace that a host deletes is removed when nothing uses its volume, which may
+// hang, any more; other hosts create and attach namespaces meanwhile, but don't get its space in the pool.
 func TestManagementWhileOneIsUsed(t *testing.T) {
 	pool := newMemPool(1<<20 + 2*16*512)
 	tg := newManaged(t, pool, newMemStore())
@@ -381,7 +380,7 @@ func TestManagementWhileOneIsUsed(t *testing.T) {
 	}
 }
 
-// TestManagementWhileSanitizing: namespaces neither come nor go while all are being erased, and nobody gets one.
+// TestManagementWhileSanitizing: no namespaces are created, deleted or attached while all are being erased.
 func TestManagementWhileSanitizing(t *testing.T) {
 	v := newTestVolume(1<<20, 4096)
 	tg := newTargetWith(t, func(c *Config) { c.Store, c.Subsystems[0].Pool = newMemStore(), newMemPool(1<<20) }, v)
@@ -401,8 +400,7 @@ func TestManagementWhileSanitizing(t *testing.T) {
 	s.admin.must(deleteCommand(nsid), nil)
 }
 
-// recorder is a Store and a Pool that remember what there was before each change: what a crash at
-// that moment leaves.
+// recorder is a Store and a Pool that record the state before each change: what a crash at that moment leaves.
 type recorder struct {
 	*memStore
 	*memPool

@@ -15,21 +15,21 @@ type Namespace struct {
 	sub        *Subsystem
 	nsid       uint32
 	volume     blockdev.Volume
-	memory     blockdev.Memory     // volume, where it is one
-	prefetcher blockdev.Prefetcher // volume, where it is one
+	memory     blockdev.Memory     // volume, if it is one
+	prefetcher blockdev.Prefetcher // volume, if it is one
 	lender     blockdev.Lender     // likewise
 	info       blockdev.Info
 	shift      uint          // log2 of the block size
 	align      uintptr       // alignment of buffers that the volume needs, less one
 	blocks     atomic.Uint64 // size
-	unwatch    func()        // of the size; nil where that can't change
-	release    sync.Once     // lets go of the volume
+	unwatch    func()        // of the size; nil if the size can't change
+	release    sync.Once     // to let go of the volume once
 
 	anaGroup    uint32
 	uuid, nguid [16]byte
 	eui64       [8]byte
 	derived     bool     // uuid, from the NSID
-	others      []string // volumes of which something is stored that the namespace doesn't have
+	others      []string // volumes whose stored state was found under this namespace's UUID
 
 	created     bool        // by a host
 	private     bool        // attached to one controller at a time
@@ -40,18 +40,18 @@ type Namespace struct {
 	discards    atomic.Uint64 // ranges that the volume was told to discard
 	zeroes      atomic.Uint64 // ranges that it was told to fill with zeroes
 
-	state   atomic.Uint32 // nsRemoved …: 0 where commands just go on
+	state   atomic.Uint32 // nsRemoved …: commands just go on if it is 0
 	gate    gate
 	resv    reservations
 	bad     badBlocks
 	losses  losses
-	going   chan struct{} // closed when the namespace is removed
-	drained chan struct{} // told, with room for one, when a shard of a removed namespace is idle
+	going   chan struct{} // closed when removal begins
+	drained chan struct{} // signaled, with room for one, when a shard of a removed namespace is idle
 	shards  [nsShards]nsShard
 }
 
-// nsShards is how many sets of counters a namespace has, so that queues that run on different
-// processors don't write to the same memory.
+// nsShards is how many sets of counters a namespace has, so that queues on different processors don't write to the same
+// memory.
 const nsShards = 8
 
 type nsShard struct {
@@ -84,7 +84,7 @@ func newNamespace(sub *Subsystem, nsid uint32, c *NamespaceConfig) *Namespace {
 	return ns
 }
 
-// deriveUUID makes a UUID (RFC 9562, version 8) that stays the same over restarts.
+// deriveUUID makes a UUID (RFC 9562, version 8) that stays the same across restarts.
 func deriveUUID(nqn string, nsid uint32) (u [16]byte) {
 	sum := sha256.Sum256(binary.LittleEndian.AppendUint32([]byte("namespace\x00"+nqn+"\x00"), nsid))
 	copy(u[:], sum[:])
@@ -93,11 +93,11 @@ func deriveUUID(nqn string, nsid uint32) (u [16]byte) {
 	return u
 }
 
-// NSID is the namespace's identifier.
+// NSID returns the namespace's identifier.
 func (ns *Namespace) NSID() uint32 { return ns.nsid }
 
-// get counts a user of the namespace in a shard; false when it was removed. Unlike
-// Request.namespace it doesn't mind that somebody has the namespace alone.
+// get counts a user of the namespace in a shard; it returns false if the namespace was removed. Unlike
+// Request.namespace, it ignores an owner that has the namespace alone.
 func (ns *Namespace) get(shard int) bool {
 	ns.shards[shard].users.Add(1)
 	if ns.state.Load()&nsRemoved != 0 {
@@ -114,7 +114,7 @@ func (ns *Namespace) put(shard int) {
 	}
 }
 
-// tellDrained wakes remove, where that waits.
+// tellDrained wakes remove, if it waits.
 func (ns *Namespace) tellDrained() {
 	if ns.state.Load()&nsRemoved != 0 {
 		select {
@@ -131,8 +131,8 @@ func (ns *Namespace) refuseAll() {
 	}
 }
 
-// remove lets no more requests in, ends those that wait, waits for those that use the namespace, views of its
-// memory included, and lets go of the volume. A host and the operator may remove it at once, and both wait.
+// remove lets no more requests in, ends those that wait, waits for those that use the namespace, including views of its
+// memory, and lets go of the volume. A host and the operator may remove it at the same time; then both wait.
 func (ns *Namespace) remove() {
 	ns.refuseAll()
 	ns.letIn()
@@ -140,11 +140,11 @@ func (ns *Namespace) remove() {
 	for ns.users() != 0 || ns.excluded() {
 		<-ns.drained
 	}
-	ns.tellDrained() // the other one
+	ns.tellDrained() // for the other remove
 	ns.letGo()
 }
 
-// letGo has the volume and the target forget each other, once. Nothing uses the namespace any more.
+// letGo makes the volume and the target forget each other, once. Nothing uses the namespace any more.
 func (ns *Namespace) letGo() {
 	ns.release.Do(func() {
 		if ns.unwatch != nil {
@@ -161,7 +161,7 @@ func (ns *Namespace) users() (n int64) {
 	return n
 }
 
-// stats are the counters of all shards.
+// stats returns the sum of the counters of all shards.
 func (ns *Namespace) stats() (s IOStats) {
 	for i := range ns.shards {
 		ns.shards[i].io.addTo(&s)
@@ -169,7 +169,7 @@ func (ns *Namespace) stats() (s IOStats) {
 	return s
 }
 
-// watchSize has the volume tell of new sizes until the namespace is removed.
+// watchSize makes the volume report new sizes until the namespace is removed.
 func (ns *Namespace) watchSize() {
 	v, ok := ns.volume.(blockdev.Resizer)
 	if !ok {
@@ -180,7 +180,7 @@ func (ns *Namespace) watchSize() {
 	ns.blocks.CompareAndSwap(before, uint64(v.Info().Size)>>ns.shift) // it may just have changed
 }
 
-// resized takes a new size of the volume and tells the hosts.
+// resized is called with a new size of the volume, and tells the hosts.
 func (ns *Namespace) resized(size int64) {
 	if ns.state.Load()&nsRemoved != 0 || size < 0 {
 		return

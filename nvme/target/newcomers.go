@@ -2,19 +2,19 @@ package target
 
 import "fmt"
 
-// Whoever connects has a place among Limits.Connections from the beginning. Those who never get further
-// would keep everybody out, so where few places are left one of them gives way to each who comes (package
-// crowd). A queue is a newcomer until Connect is granted, and its host has authenticated itself where it has
-// to; with a discovery controller, which is open to all, for good.
+// Every connection has a place among Limits.Connections from the beginning. Connections that never get further would
+// keep everybody out, so when few places are left, one of these newcomers gives way to each connection that arrives
+// (package crowd). A queue is a newcomer until Connect is granted, and its host has authenticated itself if it has to;
+// on a discovery controller, which is open to all, it always is.
 
-// crowdedShare is the part of a resource from which newcomers give way: what is left is for those who come
-// until they have gone.
+// crowdedShare says when newcomers give way: when at most 1/crowdedShare of a resource is left. Connections that arrive
+// use that until the newcomers have gone.
 const crowdedShare = 8
 
-// crowded says whether so much is taken of a resource that newcomers give way.
+// crowded reports whether so much of a resource is taken that newcomers give way.
 func crowded[N int | int64](taken, limit N) bool { return taken >= limit-limit/crowdedShare }
 
-// arrive gives q its place. Called with mu held; giveWay is to be called for who has to make room.
+// arrive gives q its place. Called with mu held; giveWay must be called for the queue that has to make room.
 func (t *Target) arrive(q *Queue) (leaves *Queue, err error) {
 	peer := q.attr.Remote.Addr()
 	if crowded(len(t.queues)-t.leaving, t.limits.Connections) {
@@ -37,7 +37,7 @@ func (t *Target) arrive(q *Queue) (leaves *Queue, err error) {
 	return leaves, nil
 }
 
-// left takes note that q has gone. Called with mu held.
+// left notes that q has gone. Called with mu held.
 func (t *Target) left(q *Queue) {
 	t.newcomers.Remove(q.newcomer)
 	if q.leaves {
@@ -51,8 +51,8 @@ func (q *Queue) giveWay() {
 	q.disconnect(ErrGaveWay)
 }
 
-// Proved says whether the host has been let in: to an NVM subsystem, and authenticated where it has to be. It
-// turns true before the command is answered that makes it so.
+// Proved reports whether the host has been let in: to an NVM subsystem, and authenticated if it has to be. It becomes
+// true before the command that makes it so is answered.
 func (q *Queue) Proved() bool {
 	switch q.state.Load() {
 	case queueConnected, queueFused, queueDraining:
@@ -61,7 +61,7 @@ func (q *Queue) Proved() bool {
 	return false
 }
 
-// proved notes that q may stay, where it may.
+// proved notes that q is no newcomer any more, if so.
 func (q *Queue) proved() {
 	if q.Proved() {
 		q.t.mu.Lock()

@@ -40,11 +40,11 @@ func (r *crowdRig) come(addr string) (*fakeConn, error) {
 	c.mu.Lock()
 	c.q, err = r.tg.NewQueue(c)
 	c.mu.Unlock()
-	synctest.Wait() // who gives way has gone
+	synctest.Wait() // until a connection that gives way has gone
 	return c, err
 }
 
-// enter connects a host that proves what it is.
+// enter connects a host that authenticates itself.
 func (r *crowdRig) enter(addr string) *fakeConn {
 	r.t.Helper()
 	c, err := r.come(addr)
@@ -58,7 +58,7 @@ func (r *crowdRig) enter(addr string) *fakeConn {
 	return c
 }
 
-// attack makes one connection more for each attacker, where it can, and goes as far with it as hold does.
+// attack makes one more connection for each attacker, if it can, and takes it as far as hold does.
 func (r *crowdRig) attack(hold func(c *fakeConn)) {
 	for k := range crowdAttackers {
 		if c, err := r.come(fmt.Sprintf("10.0.0.%d", k)); err == nil {
@@ -68,7 +68,7 @@ func (r *crowdRig) attack(hold func(c *fakeConn)) {
 	}
 }
 
-// check compares who gave way with what is counted, and what the attackers have with their share.
+// check compares the connections that gave way with their counter, and what the attackers have with their share.
 func (r *crowdRig) check() {
 	r.t.Helper()
 	gone := 0
@@ -91,8 +91,8 @@ func (r *crowdRig) check() {
 	}
 }
 
-// TestNewcomersGiveWay: hosts that take connection after connection and get no further than anybody gets
-// don't keep out one that does, nor disturb one that has.
+// TestNewcomersGiveWay: hosts that make connection after connection, and get no further than any host can, don't keep
+// out one that authenticates itself, nor disturb one that has.
 func TestNewcomersGiveWay(t *testing.T) {
 	for name, hold := range map[string]func(c *fakeConn){
 		"no Connect": func(*fakeConn) {},
@@ -121,7 +121,8 @@ func TestNewcomersGiveWay(t *testing.T) {
 	}
 }
 
-// TestProvedStay: hosts that have authenticated themselves don't give way, though most connections are of their address.
+// TestProvedStay: hosts that have authenticated themselves don't give way, though most connections are from their
+// address.
 func TestProvedStay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newCrowdRig(t)

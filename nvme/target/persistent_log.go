@@ -10,12 +10,12 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
-// The Persistent Event log of a subsystem, where there is a Store: bounded. An
-// event is in memory at once and in the Store soon after, so a power failure may take the last.
+// The Persistent Event log of a subsystem, if there is a Store. Its length is bounded. An event is in memory at once
+// and in the Store soon after, so a power failure may lose the last ones.
 
 const (
 	maxPersistentEvents = 256
-	// maxPersistentData is the most data that an event has, in bytes: more than any of ours.
+	// maxPersistentData is the most data that an event may have, in bytes: more than any of ours has.
 	maxPersistentData = 64
 	// persistentUnits is PELS: what the log can grow to, in units of 64 KiB.
 	persistentUnits = 1
@@ -25,8 +25,8 @@ const (
 type persistentLog struct {
 	mu     sync.Mutex
 	kept   savedEvents
-	saving bool // somebody saves
-	again  bool // and shall once more
+	saving bool // a goroutine is saving
+	again  bool // and has to save once more
 }
 
 // savedEvents is the log as it is stored.
@@ -42,7 +42,7 @@ var supportedPersistent = []nvme.PersistentEventType{
 	nvme.PersistentFormatEnd, nvme.PersistentSanitize, nvme.PersistentSanitizeEnd,
 }
 
-// loadEvents brings the log back and notes that the subsystem was started.
+// loadEvents loads the log and notes that the subsystem was started.
 func (s *Subsystem) loadEvents() error {
 	if s.t.store == nil {
 		return nil
@@ -72,11 +72,10 @@ func (s *Subsystem) loadEvents() error {
 	return nil
 }
 
-// wallClock is the time of events: milliseconds since 1970.
+// wallClock returns the time for events: milliseconds since 1970, in 48 bits.
 func wallClock() uint64 { return uint64(time.Now().UnixMilli()) & (1<<48 - 1) }
 
-// noteEvent enters an event, of a controller or of none. data is a pointer to one of the
-// types of events.
+// noteEvent enters an event of a controller, or of none. data is a pointer to one of the event types.
 func (s *Subsystem) noteEvent(kind nvme.PersistentEventType, c *controller, data any) {
 	if s.t.store == nil {
 		return
@@ -95,14 +94,14 @@ func (s *Subsystem) noteEvent(kind nvme.PersistentEventType, c *controller, data
 	s.keepEvents()
 }
 
-// withoutLeast is a log that is too long without the event that tells the least: the oldest change of a timestamp, which
-// every host that connects makes, or else the oldest of all.
+// withoutLeast returns a log that is too long without its least informative event: the oldest timestamp change, which
+// every host that connects causes, or else the oldest event.
 func withoutLeast(events []nvme.PersistentEvent) []nvme.PersistentEvent {
 	i := slices.IndexFunc(events, func(e nvme.PersistentEvent) bool { return e.Type == nvme.PersistentTimestamp })
 	return slices.Delete(slices.Clone(events), max(i, 0), max(i, 0)+1)
 }
 
-// keepEvents has the log saved. Called with persistent.mu held.
+// keepEvents starts saving the log. Called with persistent.mu held.
 func (s *Subsystem) keepEvents() {
 	l := &s.persistent
 	l.again = true
@@ -112,7 +111,7 @@ func (s *Subsystem) keepEvents() {
 	}
 }
 
-// saveEvents saves the log until nothing is new.
+// saveEvents saves the log until there is nothing new.
 func (s *Subsystem) saveEvents() {
 	l := &s.persistent
 	l.mu.Lock()
@@ -132,7 +131,7 @@ func (s *Subsystem) saveEvents() {
 	l.saving = false
 }
 
-// noteDeleted enters that a host deleted namespaces: with one event where it wanted them all to go and all did.
+// noteDeleted enters that a host deleted namespaces: as one event if it asked to delete all and all were.
 func (r *Request) noteDeleted(gone []*Namespace, all bool) {
 	if all && len(gone) > 0 && r.Cmd.NSID() == nvme.NSIDAll {
 		gone = []*Namespace{nil}
@@ -142,7 +141,7 @@ func (r *Request) noteDeleted(gone []*Namespace, all bool) {
 	}
 }
 
-// noteNamespace enters that a host created or deleted a namespace; nil: deleted all.
+// noteNamespace enters that a host created or deleted a namespace; nil means that it deleted all.
 func (r *Request) noteNamespace(ns *Namespace) {
 	c := r.engine.q.ctrl
 	e := nvme.ChangeNamespaceEvent{CDW10: r.Cmd.CDW10(), NSID: nvme.NSIDAll}
@@ -162,7 +161,7 @@ func (s *Subsystem) noteFormat(c *controller, nsid uint32, st nvme.Status) {
 	s.noteEvent(nvme.PersistentFormatEnd, c, &e)
 }
 
-// eventPage is the log as a new reporting context of a controller sees it.
+// eventPage returns the log as a new reporting context of a controller sees it.
 func (s *Subsystem) eventPage() []byte {
 	l := &s.persistent
 	l.mu.Lock()
@@ -191,8 +190,8 @@ func (s *Subsystem) eventPage() []byte {
 	return b
 }
 
-// persistentLog executes Get Log Page of the log: what it gives is what there was when the
-// controller's reporting context was made.
+// persistentLog executes Get Log Page for the log. It returns the log as it was when the controller's reporting context
+// was made.
 func (c *controller) persistentLog(a nvme.PersistentAction) ([]byte, nvme.Status, uint16) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

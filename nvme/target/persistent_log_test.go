@@ -91,7 +91,7 @@ func TestPersistentEvents(t *testing.T) {
 	}
 }
 
-// TestPersistentFormatFails: a Format that fails is told as such, with its status.
+// TestPersistentFormatFails: a Format that fails is logged as failed, with its status.
 func TestPersistentFormatFails(t *testing.T) {
 	v := newTestVolume(1<<20, 512)
 	s := connectAs(t, newTargetWith(t, func(c *Config) { c.Store = newMemStore() }, v), 1)
@@ -112,7 +112,7 @@ func TestPersistentFormatFails(t *testing.T) {
 	}
 }
 
-// TestPersistentContext: a host reads what was there when it established the context, until it releases that.
+// TestPersistentContext: a host reads the log as it was when the host established the context, until it releases that.
 func TestPersistentContext(t *testing.T) {
 	s := connectAs(t, newTargetWith(t, func(c *Config) { c.Store = newMemStore() }, newTestVolume(1<<20, 512)), 1)
 	defer s.close()
@@ -136,7 +136,8 @@ func TestPersistentContext(t *testing.T) {
 	s.admin.must(getLog(nvme.GetLogPage{LID: nvme.LogPersistent, LSP: uint8(nvme.PersistentRelease), Length: 512}), make([]byte, 512))
 }
 
-// TestPersistentEventsBounded: the oldest events go when there are too many, also those of a full log that was saved.
+// TestPersistentEventsBounded: the oldest events are dropped when there are too many, also those of a full log that was
+// saved.
 func TestPersistentEventsBounded(t *testing.T) {
 	store := newMemStore()
 	for run, formats := range []int{maxPersistentEvents, 0} {
@@ -154,8 +155,8 @@ func TestPersistentEventsBounded(t *testing.T) {
 	}
 }
 
-// TestPersistentEventsOfHosts: hosts that connect, each of which sets the time, don't drive out what happened to
-// the subsystem; of their events the newest are there.
+// TestPersistentEventsOfHosts: hosts that connect, each of which sets the time, don't displace the subsystem's own
+// events; of the hosts' events the newest are kept.
 func TestPersistentEventsOfHosts(t *testing.T) {
 	s := connectAs(t, newTargetWith(t, func(c *Config) { c.Store = newMemStore() }, newTestVolume(1<<20, 512)), 1)
 	defer s.close()
@@ -178,7 +179,7 @@ func TestPersistentEventsOfHosts(t *testing.T) {
 	}
 }
 
-// TestPersistentEventsFull: nor do they where the log is full of that.
+// TestPersistentEventsFull: nor do they if the log is full of the subsystem's events.
 func TestPersistentEventsFull(t *testing.T) {
 	s := connectAs(t, newTargetWith(t, func(c *Config) { c.Store = newMemStore() }, newTestVolume(1<<20, 512)), 1)
 	defer s.close()
@@ -204,7 +205,7 @@ func readHeader(c *fakeConn) (h nvme.PersistentLogHeader, events uint32) {
 	return h, h.Events
 }
 
-// TestProtectionPersists: write protection that a host set is there after a restart.
+// TestProtectionPersists: write protection that a host set is still in force after a restart.
 func TestProtectionPersists(t *testing.T) {
 	store := newMemStore()
 	write := ioCommand(nvme.OpWrite, 0, 1, 0)
@@ -235,7 +236,7 @@ func TestProtectionPersists(t *testing.T) {
 	}
 }
 
-// TestPersistentGeneration: no two reporting contexts have the same number, after a restart neither.
+// TestPersistentGeneration: no two reporting contexts have the same number, even across a restart.
 func TestPersistentGeneration(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, last := newMemStore(), uint16(0)

@@ -7,23 +7,23 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
-// Port is an address at which hosts reach the target: what the discovery log says of it. The
-// transport's listener takes the connections.
+// Port is an address at which hosts reach the target, as the discovery log describes it. The transport's listener
+// accepts the connections.
 type Port struct {
-	ID        uint16 // PORTID; 0: the lowest that is free
+	ID        uint16 // PORTID; 0: the lowest one that is free
 	Transport nvme.TransportType
-	// Addr is where the transport listens. Where its address is unspecified (0.0.0.0 or ::),
-	// each host is told the address that it reached the target at.
+	// Addr is where the transport listens. If its address is unspecified (0.0.0.0 or ::), each host is told the address
+	// at which it reached the target.
 	Addr netip.AddrPort
 	// Secure demands a secure channel (TREQ): TLS.
 	Secure bool
-	// TSAS is Transport Specific Address Subtype as the transport fills it.
+	// TSAS is the Transport Specific Address Subtype, filled in by the transport.
 	TSAS [256]byte
 
 	ana *anaStates // under Target.mu
 }
 
-// Validate says what is wrong with p.
+// Validate reports what is wrong with p.
 func (p *Port) Validate() error {
 	if p.Transport != nvme.TransportRDMA && p.Transport != nvme.TransportTCP && p.Transport != nvme.TransportLoop {
 		return configError("port %s: transport %s isn't one of rdma, tcp", p.Addr, p.Transport)
@@ -34,14 +34,14 @@ func (p *Port) Validate() error {
 	return nil
 }
 
-// addressFor is the address at which a host that reached the target at local can reach p too;
-// false where it can't, as far as addresses tell.
+// addressFor returns the address at which a host that reached the target at local can also reach p; false if it can't,
+// judging by the addresses.
 func (p *Port) addressFor(local netip.Addr) (netip.Addr, bool) {
 	a := p.Addr.Addr().Unmap()
 	local = local.Unmap()
 	switch {
 	case !a.IsUnspecified():
-		// What listens on loopback serves only those who came that way.
+		// A loopback listener serves only hosts that came by loopback.
 		return a, !a.IsLoopback() || !local.IsValid() || local.IsLoopback()
 	case !local.IsValid():
 		return a, false
@@ -51,7 +51,7 @@ func (p *Port) addressFor(local netip.Addr) (netip.Addr, bool) {
 	return local, true // :: takes IPv4 as well
 }
 
-// AddPort adds a port to what discovery tells, until RemovePort: a target doesn't know who listens. Hosts that asked for
+// AddPort adds a port to the discovery log, until RemovePort: a target doesn't know who listens. Hosts that asked for
 // notices are told. The error is ErrConfig, or ErrExists.
 func (t *Target) AddPort(p Port) error {
 	if err := p.Validate(); err != nil {
@@ -68,8 +68,8 @@ func (t *Target) AddPort(p Port) error {
 	return nil
 }
 
-// portsChanged tells hosts of a port that came or went: those that asked for what discovery tells, and those whose port
-// is another now, with ANA states of its own.
+// portsChanged tells hosts that a port came or went: those that asked for changes of the discovery log, and those whose
+// port is now another one, with ANA states of its own.
 func (t *Target) portsChanged(ana []*controller) {
 	for _, c := range ana {
 		c.anaChanged()
@@ -94,12 +94,12 @@ func (t *Target) addPort(p Port) error {
 		return fmt.Errorf("target: port %d %w", p.ID, ErrExists)
 	}
 	p.ana = new(anaStates)
-	t.totals(p.Transport) // what is counted is there from the start, for those who look for increases
+	t.totals(p.Transport) // counters exist from the start, for monitoring that looks for increases
 	t.ports = append(t.ports, p)
 	return nil
 }
 
-// portByID finds a port; nil where there is none. Called with mu held.
+// portByID finds a port; nil if there is none. Called with mu held.
 func (t *Target) portByID(id uint16) *Port {
 	for i := range t.ports {
 		if t.ports[i].ID == id {
@@ -109,8 +109,8 @@ func (t *Target) portByID(id uint16) *Port {
 	return nil
 }
 
-// portAt finds the port of a local address: the one that listens there, or else one that
-// listens on all addresses, best those of its family; nil where there is none. Called with mu held.
+// portAt finds the port of a local address: the one that listens there, or else one that listens on all addresses,
+// preferably those of its family; nil if there is none. Called with mu held.
 func (t *Target) portAt(transport nvme.TransportType, local netip.AddrPort) *Port {
 	var wild *Port
 	for i := range t.ports {
@@ -126,8 +126,7 @@ func (t *Target) portAt(transport nvme.TransportType, local netip.AddrPort) *Por
 	return wild
 }
 
-// RemovePort takes a port away from what discovery tells, and hosts that asked for notices are told. The error is
-// ErrNotFound.
+// RemovePort removes a port from the discovery log, and tells hosts that asked for notices. The error is ErrNotFound.
 func (t *Target) RemovePort(transport nvme.TransportType, addr netip.AddrPort) error {
 	t.mu.Lock()
 	for i := range t.ports {

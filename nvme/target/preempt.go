@@ -8,13 +8,14 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
-// preemptPatience is how long Preempt and Abort waits for preempted hosts that have to bring or take data before it ends
-// their connections. They are mostly preempted because they are dead, and everybody waits for the namespace meanwhile.
+// preemptPatience is how long Preempt and Abort waits for preempted hosts that have yet to send or take data before it
+// ends their connections. Most are preempted because they are dead, and everything else waits for the namespace
+// meanwhile.
 const preemptPatience = time.Second
 
-// abortPreempted ends Preempt and Abort: commands of the preempted hosts that wait or take long
-// are aborted, and it is answered when whatever else had begun before it has ended, so that
-// nothing of those hosts reaches the volume afterwards.
+// abortPreempted ends Preempt and Abort: commands of the preempted hosts that wait or take long are aborted, and it is
+// answered when all other commands that had begun before it have ended, so that nothing from those hosts reaches the
+// volume afterwards.
 func (r *Request) abortPreempted(notices []resvNotice) {
 	ns := r.engine.ns
 	preempted := map[nvme.HostID]bool{}
@@ -38,8 +39,8 @@ func (r *Request) abortPreempted(notices []resvNotice) {
 	}
 }
 
-// endPreempted ends the controllers of preempted hosts, unless the namespace is unused by now. While the volume has
-// commands of them, that wouldn't help.
+// endPreempted ends the controllers of preempted hosts, unless the namespace is unused by now. While the volume still
+// has commands of theirs that wouldn't help, so it waits again.
 func (ns *Namespace) endPreempted(all []*controller, alone *atomic.Bool) {
 	if alone.Load() || !ns.excluded() {
 		return

@@ -6,10 +6,10 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
-// version is VS and VER of every controller.
+// version is the VS and VER of every controller.
 const version = nvme.Version1_4
 
-// readyTimeout is CAP.TO: far more than it takes unless a volume is slow (settle).
+// readyTimeout is CAP.TO: far more than it takes, unless a volume is slow (settle).
 const readyTimeout = 5 * time.Second
 
 // Byte offsets in Property Get and Property Set.
@@ -52,7 +52,7 @@ func (r *Request) propertyGet() {
 	r.respond(nvme.StatusSuccess)
 }
 
-// propertySet takes CC, the only property that can be set: there is no subsystem reset.
+// propertySet sets CC, the only property that can be set: there is no subsystem reset.
 func (r *Request) propertySet() {
 	if p := r.Cmd.Property(); p != nvme.PropCC {
 		r.fail(nvme.StatusInvalidField, offPropOffset)

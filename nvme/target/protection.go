@@ -2,8 +2,8 @@ package target
 
 import "github.com/nvme-anywhere/nvmeof/nvme"
 
-// Write protection that a host set stays until a host lifts it, over a restart too (NVMe base,
-// "Namespace Write Protection"), where there is a Store. What was written before is durable from then on.
+// Write protection that a host set lasts until a host lifts it, also across restarts if there is a Store (NVMe base,
+// "Namespace Write Protection"). What was written before is durable from then on.
 
 // States of feature 84h.
 const (
@@ -11,7 +11,7 @@ const (
 	writeProtected = 1
 )
 
-// setWriteProtect protects a namespace from writes, for all its hosts, or lifts that.
+// setWriteProtect sets or lifts write protection of a namespace, for all its hosts.
 func (r *Request) setWriteProtect() {
 	c := r.engine.q.ctrl
 	ns := c.namespace(r.Cmd.NSID())
@@ -34,8 +34,8 @@ func (r *Request) setWriteProtect() {
 	}
 }
 
-// commitWrites makes durable what was written to a namespace that is to be write protected. r has it alone, so that no
-// write is on its way.
+// commitWrites makes durable what was written to a namespace that is to be write protected. r has the namespace alone,
+// so no write is under way.
 func (r *Request) commitWrites(ns *Namespace) {
 	e := &r.engine
 	if e.q.ctrl.namespace(ns.nsid) != ns || !ns.get(e.q.shard) {
@@ -56,7 +56,7 @@ func (r *Request) nextCommit() bool {
 	return true
 }
 
-// committed protects the namespace, and lets others at it again.
+// committed protects the namespace, and opens it to others again.
 func (r *Request) committed(st nvme.Status) {
 	ns := r.engine.ns
 	r.saving(func() {
@@ -68,8 +68,8 @@ func (r *Request) committed(st nvme.Status) {
 	})
 }
 
-// protect sets write protection or lifts it, unless what a sanitize operation erases would be protected from that, and
-// tells the other hosts.
+// protect sets or lifts write protection, unless that would interfere with a sanitize operation, which must be able to
+// erase the namespace, and tells the other hosts.
 func (r *Request) protect(ns *Namespace, on bool) nvme.Status {
 	c := r.engine.q.ctrl
 	c.sub.sanitize.mu.Lock()
@@ -92,7 +92,7 @@ func (r *Request) protect(ns *Namespace, on bool) nvme.Status {
 
 func (ns *Namespace) protectionName() string { return "protected-" + nvme.HostID(ns.uuid).String() }
 
-// loadProtection brings back what a host set.
+// loadProtection loads what a host set.
 func (ns *Namespace) loadProtection() error {
 	if ns.sub.t.store == nil {
 		return nil
@@ -104,7 +104,7 @@ func (ns *Namespace) loadProtection() error {
 	return err
 }
 
-// protect sets write protection, when that is saved, and says whether it was otherwise.
+// protect sets or lifts write protection, after that is saved, and reports whether it changed.
 func (ns *Namespace) protect(on bool) (changed bool, err error) {
 	ns.protecting.Lock()
 	defer ns.protecting.Unlock()

@@ -8,8 +8,8 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
-// TestProtectionCommits: what was written before a namespace is write protected is durable, what is on its way to the
-// volume too, when the command is answered (NVMe base, "Namespace Write Protection Config").
+// TestProtectionCommits: when the command is answered, all data written before a namespace is write protected is
+// durable, including data that was on its way to the volume (NVMe base, "Namespace Write Protection Config").
 func TestProtectionCommits(t *testing.T) {
 	for name, change := range map[string]func(*Config){
 		"without a store": func(*Config) {},
@@ -51,7 +51,7 @@ func TestProtectionCommits(t *testing.T) {
 	}
 }
 
-// TestProtectionFails: a namespace isn't write protected where what was written can't be made durable.
+// TestProtectionFails: a namespace isn't write protected if what was written can't be made durable.
 func TestProtectionFails(t *testing.T) {
 	v := newTestVolume(1<<20, 512)
 	s := connectAs(t, newTarget(t, v), 1)
@@ -63,7 +63,7 @@ func TestProtectionFails(t *testing.T) {
 	s.admin.must(setFeature(nvme.FeatWriteProtect, 1, writeProtected), nil)
 }
 
-// TestProtectionWithdrawn: it can be aborted while it waits, and goes with the controller.
+// TestProtectionWithdrawn: write protection can be aborted while it waits, and ends with the controller.
 func TestProtectionWithdrawn(t *testing.T) {
 	for name, withdraw := range map[string]func(*session){
 		"abort": func(s *session) {

@@ -25,51 +25,51 @@ type Queue struct {
 	// Set by Connect before the state becomes queueConnected.
 	ctrl *controller
 	qid  uint16
-	// sq is what completions need of the submission queue: its size in entries, sqNoFlow,
-	// and the QID above sqQIDShift. It is 0 until a Connect succeeded.
+	// sq is what completions need to know about the submission queue: its size in entries, sqNoFlow, and the QID above
+	// sqQIDShift. It is 0 until a Connect has succeeded.
 	sq atomic.Uint64
 
 	// Under Target.mu.
 	newcomer *crowd.Member[*Queue]
-	leaves   bool // it gives way
+	leaves   bool // it is giving way
 
-	shard  int      // of the counters of namespaces
+	shard  int      // index of the namespaces' counters to use
 	fused  *Request // in state queueFused: the first of a fused operation
 	chains chains
 
 	stop     sync.Mutex
-	stopped  []*Request // commands that came in state queueDraining
-	requests []*Request // of the transport, those that have been used
+	stopped  []*Request // commands that arrived in state queueDraining
+	requests []*Request // the transport's, those that have been used
 
 	submitted atomic.Uint64 // commands begun
 	completed atomic.Uint64 // commands answered; SQHD modulo the size
-	seen      atomic.Int64  // when the last command arrived, to seenGrain
+	seen      atomic.Int64  // when the last command arrived, with an accuracy of seenGrain
 	io        ioCounters
 }
 
 // States of a queue.
 const (
-	queueNew            uint32 = iota // waits for Connect
+	queueNew            uint32 = iota // waiting for Connect
 	queueConnecting                   // Connect is being executed
 	queueAuthenticating               // connected, and the host has to authenticate itself first
 	queueConnected
 	queueFused    // connected, and holds the first command of a fused operation
-	queueDraining // connected, and begins no command any more: they are kept in stopped
+	queueDraining // connected, and begins no more commands: they are kept in stopped
 	queueDown     // the connection is ending
 )
 
-// seenGrain is how exact Queue.seen is, in nanoseconds: to write it less often.
+// seenGrain is the accuracy of Queue.seen, in nanoseconds, so that it isn't written for every command.
 const seenGrain = int64(time.Millisecond)
 
-// gather has the transport send what a row of a volume's answers leads to at once.
+// gather makes the transport send together the responses that a row of a volume's answers leads to.
 func (q *Queue) gather(row *blockdev.Row) {
 	if c, ok := q.conn.(Gatherer); ok && c.BeginRow() {
 		row.AtEnd(c)
 	}
 }
 
-// Submit takes a command whose capsule has arrived. It answers through Conn.Respond, perhaps
-// before it returns. A transport calls it from one goroutine at a time per queue.
+// Submit takes a command whose capsule has arrived. It responds through Conn.Respond, perhaps before it returns. A
+// transport calls it from one goroutine at a time per queue.
 func (q *Queue) Submit(r *Request) {
 	now := r.Arrived
 	if now == 0 {
@@ -121,8 +121,8 @@ func (q *Queue) Submit(r *Request) {
 	}
 }
 
-// Expect says that a command will be submitted soon, after others: what a read or write will touch is fetched into
-// the processor's caches meanwhile. A transport calls it from where it calls Submit, where it knows of several.
+// Expect announces a command that will be submitted soon, after others: meanwhile what a read or write will touch is
+// fetched into the processor's caches. A transport that knows of several commands calls it from where it calls Submit.
 func (q *Queue) Expect(cmd *nvme.Command) {
 	var op blockdev.Op
 	switch cmd.Opcode() {
@@ -143,9 +143,9 @@ func (q *Queue) Expect(cmd *nvme.Command) {
 	ns.prefetcher.Prefetch(op, int64(cmd.SLBA()<<ns.shift), int64(uint64(cmd.Blocks())<<ns.shift))
 }
 
-// notReady ends a command to a controller that isn't enabled, or is shut down. One whose controller
-// has ended isn't answered: its connection is about to end, which has the host send the command by
-// another path, or again. From an error with Do Not Retry it would conclude that it can't.
+// notReady ends a command to a controller that isn't enabled, or is shut down. If the controller has ended, the command
+// isn't answered: its connection is about to end, which makes the host send the command again, perhaps by another path.
+// An error with Do Not Retry would make it give up.
 func (r *Request) notReady() {
 	q := r.engine.q
 	if q.qid == 0 || !q.ctrl.ended() {
@@ -159,8 +159,8 @@ func (r *Request) notReady() {
 // flagsReserved are bits 5:2 of the flags byte.
 const flagsReserved = 0x3c
 
-// fusable says whether a command with unusual flags can go on: it does where PSDT is 01b, as
-// Fabrics demands of every command, and it is a part of a fused operation on an I/O queue.
+// fusable reports whether a command with unusual flags can go on: PSDT must be 01b, as Fabrics demands of every
+// command, and the command must be part of a fused operation on an I/O queue.
 func (r *Request) fusable() bool {
 	loc := uint16(offFUSE)
 	if r.Cmd.Flags()&0xc0 != nvme.FlagsSGL {
@@ -178,16 +178,16 @@ func (q *Queue) connected() bool {
 	return s == queueConnected || s == queueFused || s == queueDraining || s == queueAuthenticating
 }
 
-// Queue.sq.
+// Fields of Queue.sq.
 const (
 	sqSizeMask = 1<<20 - 1
 	sqNoFlow   = 1 << 20 // the host disabled SQ flow control
 	sqQIDShift = 32
 )
 
-// complete fills SQID and SQHD of one more completion. An entry of the submission queue
-// counts as free when its command is answered, not when it is taken, so that a host that
-// obeys SQHD never has more commands outstanding than the transport can hold.
+// complete fills in SQID and SQHD of one more completion. An entry of the submission queue counts as free when its
+// command is answered, not when it is taken, so that a host that obeys SQHD never has more commands outstanding than
+// the transport can hold.
 func (q *Queue) complete(cqe *nvme.Completion) {
 	n := q.completed.Add(1)
 	sq := q.sq.Load()
@@ -202,9 +202,9 @@ func (q *Queue) complete(cqe *nvme.Completion) {
 	}
 }
 
-// Closing says that the connection is ending because of err (nil where the host closed it
-// orderly): no more data will move. The engine gives back the requests that it was only holding. A transport
-// calls it once, from any goroutine, as soon as it knows, also after Conn.Disconnect.
+// Closing says that the connection is ending because of err (nil if the host closed it in an orderly way): no more data
+// will move. The engine gives back the requests that it was only holding. A transport calls it once, from any
+// goroutine, as soon as it knows, even after Conn.Disconnect.
 func (q *Queue) Closing(err error) {
 	old := q.state.Swap(queueDown)
 	if old == queueDown {
@@ -229,8 +229,8 @@ func (q *Queue) Closing(err error) {
 	q.ctrl.queueDown(q, err)
 }
 
-// Closed says that the connection is gone, and why, and that every request was given back:
-// each Respond has been followed by Sent. It is the last call on a queue.
+// Closed says that the connection is gone, and why, and that every request was given back: each Respond has been
+// followed by Sent. It is the last call on a queue.
 func (q *Queue) Closed(err error) {
 	q.Closing(err)
 	q.t.forget(q, !orderly(err))
@@ -250,13 +250,13 @@ func (q *Queue) connectTimeout() {
 	q.disconnect(ErrConnectTimeout)
 }
 
-// inFlight is the number of commands begun and not answered.
+// inFlight returns the number of commands that were begun and are not answered.
 func (q *Queue) inFlight() int {
 	done := q.completed.Load()
 	return int(q.submitted.Load() - done)
 }
 
-// orderly says whether a connection that ended with err was closed rather than lost.
+// orderly reports whether a connection that ended with err was closed rather than lost.
 func orderly(err error) bool {
 	return err == nil || errors.Is(err, io.EOF) || errors.Is(err, ErrClosed) ||
 		errors.Is(err, ErrReset) || errors.Is(err, ErrControllerGone) || errors.Is(err, ErrRemoved) ||

@@ -8,17 +8,17 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
-// Referral is another discovery service, which the discovery log sends hosts to.
+// Referral is another discovery service, to which the discovery log refers hosts.
 type Referral struct {
 	Transport nvme.TransportType
 	Addr      netip.AddrPort
-	NQN       string // of its discovery subsystem; empty: the well-known one
+	NQN       string // name of its discovery subsystem; empty: the well-known one
 	Secure    bool   // it demands a secure channel: TLS
-	// TSAS is Transport Specific Address Subtype, as for a Port.
+	// TSAS is the Transport Specific Address Subtype, as for a Port.
 	TSAS [256]byte
 }
 
-// Validate says what is wrong with r.
+// Validate reports what is wrong with r.
 func (r *Referral) Validate() error {
 	if r.Transport != nvme.TransportRDMA && r.Transport != nvme.TransportTCP {
 		return configError("referral %s: transport %s isn't one of rdma, tcp", r.Addr, r.Transport)
@@ -41,7 +41,7 @@ func (r *Referral) entry() *nvme.DiscoveryEntry {
 	return e
 }
 
-// AddReferral adds a referral to what discovery tells. The error is ErrConfig, or ErrExists.
+// AddReferral adds a referral to the discovery log. The error is ErrConfig, or ErrExists.
 func (t *Target) AddReferral(r Referral) error {
 	if err := r.Validate(); err != nil {
 		return err
@@ -59,7 +59,7 @@ func (t *Target) AddReferral(r Referral) error {
 	return nil
 }
 
-// RemoveReferral takes a referral away from what discovery tells. The error is ErrNotFound.
+// RemoveReferral removes a referral from the discovery log. The error is ErrNotFound.
 func (t *Target) RemoveReferral(transport nvme.TransportType, addr netip.AddrPort) error {
 	t.mu.Lock()
 	for i := range t.referrals {

@@ -11,31 +11,31 @@ import (
 // engineState is the engine's part of a Request.
 type engineState struct {
 	q      *Queue
-	ns     *Namespace // that the command uses, counted in it
+	ns     *Namespace // the one that the command uses, counted in it
 	start  int64      // when the capsule arrived
 	kind   opKind
 	bytes  int    // payload, for the counters
-	loc    uint16 // what is wrong in the command, for the error log: its byte, and bit above 8
-	lba    uint64 // the first block that is in error, where hasLBA
+	loc    uint16 // what is wrong in the command, for the error log: its byte, and above locBit its bit
+	lba    uint64 // the first block in error, if hasLBA
 	hasLBA bool
 
-	length int            // of the memory that was asked for
-	step   func(*Request) // goes on when there is memory
-	then   func(*Request) // goes on when the host's data is here
+	length int            // of the memory requested
+	step   func(*Request) // continues when there is memory
+	then   func(*Request) // continues when the host's data is here
 	page   []byte         // for replyPage; short
 
 	io     blockdev.Request // to the volume
 	at     atomic.Uint32    // NSID of the volume that has it; 0: none
-	after  func(*Request)   // goes on when the volume answered
+	after  func(*Request)   // continues when the volume has answered
 	viewed blockdev.Memory  // what Data is a view of
 	view   blockdev.ViewToken
 	chain  chain
-	losses uint32 // of the namespace when a flush was submitted, or with it where the volume failed it
+	losses uint32 // the namespace's count when a flush was submitted, or the flush's own number if it failed
 
-	mate      *Request                    // the other half of a fused operation; nil when the Compare is answered
-	alone     *Namespace                  // that a fused operation has alone; the Write's
-	turn      bool                        // was parked, and is let in before the next who gets the namespace alone
-	chainDone func(*Request, nvme.Status) // takes the end of a chain; nil: respond
+	mate      *Request                    // the other half of a fused operation; nil once the Compare is answered
+	alone     *Namespace                  // the Write's namespace, which a fused operation has alone
+	turn      bool                        // it was parked, and is let in before the next owner gets the namespace alone
+	chainDone func(*Request, nvme.Status) // gets the end of a chain; nil: respond
 
 	sampled bool // its stages are measured
 	entered int64
@@ -45,8 +45,8 @@ type engineState struct {
 	hangUpErr error
 }
 
-// Places in a command that errors name: the byte of the field's first bit, and above locBit the
-// bit in that byte (Error Information Log Entry, "Parameter Error Location").
+// Places in a command that errors refer to: the byte of the field's first bit, and above locBit the bit in that byte
+// (Error Information Log Entry, "Parameter Error Location").
 const (
 	locBit = 8
 
@@ -108,16 +108,16 @@ func (r *Request) respond(st nvme.Status) {
 	q.conn.Respond(r)
 }
 
-// atBlock notes the first block that is in error.
+// atBlock notes the first block in error.
 func (r *Request) atBlock(lba uint64) { r.engine.lba, r.engine.hasLBA = lba, true }
 
-// fail responds with an error that a field of the command caused: the one at loc.
+// fail responds with an error caused by the field of the command at loc.
 func (r *Request) fail(st nvme.Status, loc uint16) {
 	r.engine.loc = loc
 	r.respond(st | nvme.StatusDNR)
 }
 
-// noteError enters an error in the log of the controller, and says so in the status. A Connect has no entry.
+// noteError enters an error in the controller's log, and says so in the status. A Connect gets no entry.
 func (q *Queue) noteError(r *Request, st nvme.Status) nvme.Status {
 	if st.Code() == nvme.StatusAbortSQDeleted || !q.connected() || r.connects() {
 		return st
@@ -125,9 +125,9 @@ func (q *Queue) noteError(r *Request, st nvme.Status) nvme.Status {
 	return st | q.ctrl.errors.add(r, q.qid, st)
 }
 
-// Sent says that the transport needs nothing of r.Data any more: the response is on the wire
-// (RDMA: and acknowledged), or the connection is dead. It is called exactly once for each
-// Respond, on failure too; afterwards the transport may use r for another command.
+// Sent says that the transport needs nothing of r.Data any more: the response is on the wire (RDMA: and acknowledged),
+// or the connection is dead. It is called exactly once for each Respond, also if it failed; afterwards the transport
+// may use r for another command.
 func (r *Request) Sent() {
 	e := &r.engine
 	if e.sampled {
@@ -154,8 +154,8 @@ func (r *Request) Sent() {
 	}
 }
 
-// mapSGL asks the transport for the data pointer of the command, which must describe want
-// bytes. It responds and returns false where it doesn't.
+// mapSGL has the transport check the command's data pointer, which must describe want bytes. If it doesn't, mapSGL
+// responds and returns false.
 func (r *Request) mapSGL(want int) bool {
 	n, ok := r.mapAnySGL()
 	if ok && n != want {
@@ -165,11 +165,11 @@ func (r *Request) mapSGL(want int) bool {
 	return ok
 }
 
-// mapAnySGL is mapSGL for commands that take several lengths.
+// mapAnySGL is mapSGL for commands that accept several lengths.
 func (r *Request) mapAnySGL() (int, bool) {
 	n, st := r.engine.q.conn.MapSGL(r)
 	if !st.OK() {
-		if st.DNR() { // else it isn't the descriptor, but what came
+		if st.DNR() { // otherwise the fault isn't in the descriptor, but in what came
 			r.engine.loc = offSGL
 		}
 		r.respond(st)
@@ -178,7 +178,7 @@ func (r *Request) mapAnySGL() (int, bool) {
 	return n, true
 }
 
-// withMemory goes on with step when r.Data is n bytes of the transport's memory.
+// withMemory continues with step when r.Data is n bytes of the transport's memory.
 func (r *Request) withMemory(n int, step func(*Request)) {
 	r.engine.length, r.engine.step = n, step
 	r.enter()
@@ -187,8 +187,7 @@ func (r *Request) withMemory(n int, step func(*Request)) {
 	}
 }
 
-// Resume says that Conn.Alloc, which returned false, may succeed now, or that the connection
-// ended.
+// Resume says that Conn.Alloc, which returned false, may succeed now, or that the connection has ended.
 func (r *Request) Resume() {
 	e := &r.engine
 	if e.q.state.Load() == queueDown {
@@ -201,8 +200,7 @@ func (r *Request) Resume() {
 	}
 }
 
-// withHostData goes on with then when the n bytes that mapSGL found are in r.InCapsule or in
-// r.Data.
+// withHostData continues with then when the n bytes that mapSGL found are in r.InCapsule or in r.Data.
 func (r *Request) withHostData(n int, then func(*Request)) {
 	r.engine.then = then
 	if r.InCapsule != nil {
@@ -217,8 +215,8 @@ func (r *Request) pull() {
 	r.engine.q.conn.Pull(r)
 }
 
-// Pulled says that Conn.Pull is done: r.Data holds the host's data, or err says why not, perhaps with the
-// nvme.Status to answer. Data of a connection that is ending comes too late: its host goes on by another one.
+// Pulled says that Conn.Pull is done: r.Data holds the host's data, or err says why not, perhaps with the nvme.Status
+// to respond with. Data that arrives when the connection is ending comes too late: the host goes on by another one.
 func (r *Request) Pulled(err error) {
 	if err != nil || r.engine.q.state.Load() == queueDown {
 		r.notPulled(err)
@@ -228,7 +226,7 @@ func (r *Request) Pulled(err error) {
 	r.engine.then(r)
 }
 
-// notPulled ends a command whose data didn't come.
+// notPulled ends a command whose data didn't arrive.
 func (r *Request) notPulled(err error) {
 	if loan := r.engine.io.Loan; loan != 0 {
 		r.engine.io.Loan = 0
@@ -241,7 +239,7 @@ func (r *Request) notPulled(err error) {
 	r.giveUp(st)
 }
 
-// hostData copies the host's data from byte off on to b, which is not longer than the data.
+// hostData copies the host's data, from byte off on, to b, which is not longer than the data.
 func (r *Request) hostData(b []byte, off int) {
 	if r.InCapsule != nil {
 		copy(b, r.InCapsule[off:])
@@ -265,8 +263,8 @@ func (r *Request) replyPage() {
 	r.replyWith(page)
 }
 
-// replyWith responds with data: as much of a page as the host takes, and zeroes after its end.
-// There is memory for it.
+// replyWith responds with data: as much of a page as the host takes, followed by zeroes. The memory for it is
+// allocated.
 func (r *Request) replyWith(page []byte) {
 	r.engine.bytes = r.Len()
 	for i := range r.Data {
@@ -278,7 +276,7 @@ func (r *Request) replyWith(page []byte) {
 	r.respond(nvme.StatusSuccess)
 }
 
-// submit hands e.io to the volume; after goes on when it answered.
+// submit passes e.io to the volume; after continues when it has answered.
 func (r *Request) submit(after func(*Request)) {
 	r.engine.after = after
 	r.enter()

@@ -6,14 +6,13 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
-// reservation is the registrants of a namespace and the reservation that they hold: the state
-// machine of NVMe base, section "Reservations", without locks and without I/O. One that is
-// published is never changed: commands change a copy.
+// reservation is the registrants of a namespace and the reservation that they hold: the state machine of NVMe base,
+// section "Reservations", without locks and without I/O. A published one is never modified: commands modify a copy.
 type reservation struct {
 	generation  uint32
 	persist     bool // PTPL
 	kind        nvme.ResvType
-	holder      nvme.HostID // of a kind that one host holds
+	holder      nvme.HostID // if one host holds it
 	registrants []registrant
 }
 
@@ -23,7 +22,7 @@ type registrant struct {
 	key  uint64
 }
 
-// resvNotice is a notification that a host gets of what another host did.
+// resvNotice is a notification to a host about what another host did.
 type resvNotice struct {
 	host nvme.HostID
 	kind uint8 // nvme.ResvNoticeReleased …
@@ -35,12 +34,12 @@ func (v *reservation) clone() *reservation {
 	return &c
 }
 
-// find is the index of a host among the registrants; -1 where it is none.
+// find returns the index of a host among the registrants; -1 if it isn't one.
 func (v *reservation) find(host nvme.HostID) int {
 	return slices.IndexFunc(v.registrants, func(r registrant) bool { return r.host == host })
 }
 
-// holds says whether a host holds the reservation.
+// holds reports whether a host holds the reservation.
 func (v *reservation) holds(host nvme.HostID) bool {
 	switch {
 	case v.kind == nvme.ResvNone:
@@ -51,8 +50,8 @@ func (v *reservation) holds(host nvme.HostID) bool {
 	return v.holder == host
 }
 
-// conflicts says whether the reservation keeps a host from reading, or from writing (figure
-// "Command Behavior in the Presence of a Reservation").
+// conflicts reports whether the reservation keeps a host from reading, or from writing (figure "Command Behavior in the
+// Presence of a Reservation").
 func (v *reservation) conflicts(host nvme.HostID, write bool) bool {
 	switch v.kind {
 	case nvme.ResvWriteExclusive:
@@ -67,7 +66,7 @@ func (v *reservation) conflicts(host nvme.HostID, write bool) bool {
 	return false
 }
 
-// others makes a notice for every registrant but one.
+// others makes a notice for every registrant except one.
 func (v *reservation) others(host nvme.HostID, kind uint8) (out []resvNotice) {
 	for _, r := range v.registrants {
 		if r.host != host {
@@ -77,8 +76,8 @@ func (v *reservation) others(host nvme.HostID, kind uint8) (out []resvNotice) {
 	return out
 }
 
-// maxRegistrants bounds the registrants of a namespace. A host may give itself any identifiers, and
-// its registrations outlive its connections.
+// maxRegistrants bounds the registrants of a namespace. A host may use any number of identifiers, and its registrations
+// outlive its connections.
 const maxRegistrants = 1024
 
 const resvConflict = nvme.StatusReservationConflict | nvme.StatusDNR
@@ -91,7 +90,7 @@ func (v *reservation) register(host nvme.HostID, a nvme.ResvAction, ignoreKey bo
 	var notices []resvNotice
 	switch {
 	case k.Other == 0 && (joins || a == nvme.ResvRegister):
-		return nvme.StatusInvalidField | nvme.StatusDNR, nil // zero is the key of those who have none
+		return nvme.StatusInvalidField | nvme.StatusDNR, nil // zero is the key of hosts that have none
 	case joins && len(v.registrants) >= maxRegistrants:
 		return nvme.StatusInternalError | nvme.StatusDNR, nil // NVMe has no status of its own for it
 	case joins:
@@ -108,7 +107,7 @@ func (v *reservation) register(host nvme.HostID, a nvme.ResvAction, ignoreKey bo
 	return nvme.StatusSuccess, notices
 }
 
-// unregister removes a registrant, and the reservation with its last holder.
+// unregister removes a registrant, and the reservation if that was its last holder.
 func (v *reservation) unregister(i int) (notices []resvNotice) {
 	host := v.registrants[i].host
 	held := v.holds(host)
@@ -134,8 +133,7 @@ func (v *reservation) take(host nvme.HostID, kind nvme.ResvType) {
 	}
 }
 
-// acquire executes Reservation Acquire. For a preemption the notices name the hosts that were
-// preempted.
+// acquire executes Reservation Acquire. For a preemption the notices name the hosts that were preempted.
 func (v *reservation) acquire(host nvme.HostID, a nvme.ResvAction, kind nvme.ResvType, k nvme.ResvKeys) (nvme.Status, []resvNotice) {
 	i := v.find(host)
 	if i < 0 || v.registrants[i].key != k.Current {
@@ -153,7 +151,7 @@ func (v *reservation) acquire(host nvme.HostID, a nvme.ResvAction, kind nvme.Res
 	return nvme.StatusSuccess, nil
 }
 
-// preempt removes the registrants with a key, and takes the reservation where that is theirs.
+// preempt removes the registrants with a key, and takes the reservation if it is theirs.
 func (v *reservation) preempt(host nvme.HostID, kind nvme.ResvType, key uint64) (nvme.Status, []resvNotice) {
 	all := v.kind.AllRegistrants()
 	everybody := all && key == 0
@@ -163,7 +161,7 @@ func (v *reservation) preempt(host nvme.HostID, kind nvme.ResvType, key uint64) 
 			takes = v.registrants[i].key == key
 		}
 	}
-	if key == 0 && !everybody && !takes { // which it does from a holder that has replaced its key by zero
+	if key == 0 && !everybody && !takes { // zero works if the holder has replaced its key by zero
 		return nvme.StatusInvalidField | nvme.StatusDNR, nil
 	}
 	var notices []resvNotice
@@ -176,7 +174,7 @@ func (v *reservation) preempt(host nvme.HostID, kind nvme.ResvType, key uint64) 
 		case !matches, takes && r.host == host:
 			stay = append(stay, r)
 			continue
-		case r.host == host: // which has preempted itself, too
+		case r.host == host: // it has preempted itself as well
 			continue
 		}
 		notices = append(notices, resvNotice{r.host, nvme.ResvNoticeRegistrationPreempted})
@@ -199,7 +197,7 @@ func (v *reservation) preempt(host nvme.HostID, kind nvme.ResvType, key uint64) 
 	return nvme.StatusSuccess, notices
 }
 
-// release executes Reservation Release; a kind that isn't the reservation's is told as kindIsWrong.
+// release executes Reservation Release; kindIsWrong says that the reservation is of another kind.
 func (v *reservation) release(host nvme.HostID, a nvme.ResvAction, kind nvme.ResvType, k nvme.ResvKeys) (
 	st nvme.Status, notices []resvNotice, kindIsWrong bool,
 ) {

@@ -7,7 +7,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
-// Places in reservation commands that errors name.
+// Places in reservation commands that errors refer to.
 const (
 	offResvAction = 40
 	offResvIEKEY  = 40 | 3<<locBit
@@ -16,14 +16,14 @@ const (
 	offEDS        = 44
 )
 
-// reservations are a namespace's.
+// reservations holds the reservation of a namespace.
 type reservations struct {
 	mu  sync.Mutex // one change at a time
 	now atomic.Pointer[reservation]
 }
 
-// reservationCommand executes Reservation Register, Acquire and Release, whose fields it
-// checks, and fetches their keys.
+// reservationCommand executes Reservation Register, Acquire and Release: it checks their fields, and fetches their
+// keys.
 func (r *Request) reservationCommand() {
 	if !r.namespace() {
 		return
@@ -72,7 +72,7 @@ func (r *Request) changeReservation() {
 		switch r.Cmd.Opcode() {
 		case nvme.OpResvRegister:
 			st, notices = v.register(host, a, r.Cmd.ResvIgnoreKey(), k)
-			if p := r.Cmd.CPTPL(); p != nvme.CPTPLKeep { // nothing of it where the command fails
+			if p := r.Cmd.CPTPL(); p != nvme.CPTPLKeep { // without effect if the command fails
 				v.persist = p == nvme.CPTPLSet
 			}
 		case nvme.OpResvAcquire:
@@ -98,8 +98,8 @@ func (r *Request) changeReservation() {
 	r.respond(nvme.StatusSuccess)
 }
 
-// changeReservation lets f change the reservation of the namespace, saves the outcome where it
-// has to outlive the target, and puts it into force.
+// changeReservation lets f change the reservation of the namespace, saves the result if it has to outlive the target,
+// and makes it effective.
 func (ns *Namespace) changeReservation(f func(*reservation) (nvme.Status, []resvNotice)) (nvme.Status, []resvNotice) {
 	ns.resv.mu.Lock()
 	defer ns.resv.mu.Unlock()
@@ -119,7 +119,7 @@ func (ns *Namespace) changeReservation(f func(*reservation) (nvme.Status, []resv
 	return nvme.StatusSuccess, notices
 }
 
-// useReservation puts a reservation into force.
+// useReservation makes a reservation effective.
 func (ns *Namespace) useReservation(v *reservation) {
 	ns.resv.now.Store(v)
 	if v.kind != nvme.ResvNone {
@@ -129,14 +129,14 @@ func (ns *Namespace) useReservation(v *reservation) {
 	}
 }
 
-// reservationStatus is success where the reservation lets the host do what the command wants.
+// reservationStatus returns success if the reservation lets the host do what the command wants.
 func (r *Request) reservationStatus() nvme.Status {
 	write := true
 	switch r.Cmd.Opcode() {
 	case nvme.OpRead, nvme.OpCompare, nvme.OpVerify:
 		write = false
 	case nvme.OpResvRegister, nvme.OpResvReport, nvme.OpResvAcquire, nvme.OpResvRelease:
-		return nvme.StatusSuccess // they look themselves
+		return nvme.StatusSuccess // they check for themselves
 	}
 	if r.engine.ns.resv.now.Load().conflicts(r.engine.q.ctrl.hostID, write) {
 		return resvConflict
@@ -154,7 +154,7 @@ func (r *Request) reservationReport() {
 	case n > uint64(r.engine.q.attr.MaxTransfer):
 		r.fail(nvme.StatusInvalidField, offCDW10)
 	case !r.Cmd.ResvExtended():
-		r.fail(nvme.StatusHostIDInconsistent, offEDS) // Fabrics has 128 bits only
+		r.fail(nvme.StatusHostIDInconsistent, offEDS) // Fabrics has only 128 bits
 	case r.mapSGL(int(n)):
 		r.withMemory(int(n), (*Request).replyReservations)
 	}
@@ -165,7 +165,7 @@ func (r *Request) replyReservations() {
 	r.replyWith(status.AppendTo(nil))
 }
 
-// reservationReport lists every controller of each registrant, and those that have none now.
+// reservationReport lists every controller of each registrant, and the registrants that have none now.
 func (ns *Namespace) reservationReport() nvme.ResvStatus {
 	v := ns.resv.now.Load()
 	p := nvme.ResvStatus{Generation: v.generation, Type: v.kind, Persist: v.persist}

@@ -7,8 +7,8 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
-// TestReservationLimit: a host that comes with ever new identifiers can't register without end. Who
-// is registered isn't concerned, and who goes makes room.
+// TestReservationLimit: a host can't register without limit by using ever new identifiers. Hosts that are registered
+// aren't affected, and one that unregisters makes room.
 func TestReservationLimit(t *testing.T) {
 	const dnr = nvme.StatusDNR
 	tg := newTarget(t, memVolume(t, 1<<20, 4096))

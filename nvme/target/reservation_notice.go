@@ -4,14 +4,15 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
-// maxResvNotices bounds the notifications that wait for a host to read them. Those that come then are lost, which the
-// number of the last one says.
+// maxResvNotices bounds the notifications that wait for a host to read them. Further ones are lost, which the count in
+// the last one shows.
 const maxResvNotices = 256
 
-// Bits of feature 82h by the kind of notification: set where the host wants none.
+// Bits of feature 82h for the kinds of notification: set if the host doesn't want them.
 const resvMaskAll = 1<<nvme.ResvNoticeRegistrationPreempted | 1<<nvme.ResvNoticeReleased | 1<<nvme.ResvNoticePreempted
 
-// tellReservation gives notices to all controllers of the hosts that they are for, as far as they have the namespace.
+// tellReservation gives notices to all controllers of the hosts that they are for, if the namespace is attached to
+// them.
 func (s *Subsystem) tellReservation(nsid uint32, notices []resvNotice) {
 	if len(notices) == 0 {
 		return
@@ -44,8 +45,8 @@ func (c *controller) resvNotice(nsid uint32, kind uint8) {
 	deliver(out)
 }
 
-// resvLog is the Reservation Notification log: the oldest notification that the host hasn't read, which it reads now
-// unless that is only a look. Without retain the next event may come.
+// resvLog returns the Reservation Notification log: the oldest notification that the host hasn't read, which counts as
+// read now unless this is only a look. Without retain, it lets the next event through.
 func (c *controller) resvLog(look, retain bool) []byte {
 	c.mu.Lock()
 	defer c.mu.Unlock()

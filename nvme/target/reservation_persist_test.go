@@ -9,8 +9,8 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
-// TestReservationPersists: with PTPL a reservation is in force again in the next target, and
-// what can't be saved doesn't happen.
+// TestReservationPersists: with PTPL a reservation is in force again in the next target, and a change that can't be
+// saved doesn't happen.
 func TestReservationPersists(t *testing.T) {
 	store := &memStore{kept: map[string][]byte{}}
 	start := func() *Target {
@@ -111,7 +111,7 @@ func TestReservationDamaged(t *testing.T) {
 	}
 }
 
-// TestResvPersistenceRefused: feature 83h of a namespace that there isn't, or where nothing can be saved.
+// TestResvPersistenceRefused: feature 83h of a namespace that doesn't exist, or if there is no Store.
 func TestResvPersistenceRefused(t *testing.T) {
 	q := dial(t, newTarget(t, newTestVolume(1<<20, 512)))
 	connectAdmin(q, testNQN, 0)
@@ -122,7 +122,7 @@ func TestResvPersistenceRefused(t *testing.T) {
 	q.must(setFeature(nvme.FeatResvPersistence, 1, 0), nil)
 }
 
-// TestPersistenceOfAll: Persist Through Power Loss can be set of all namespaces at once, those that are attached.
+// TestPersistenceOfAll: Persist Through Power Loss can be set for all attached namespaces at once.
 func TestPersistenceOfAll(t *testing.T) {
 	store := newMemStore()
 	tg := newTargetWith(t, func(c *Config) { c.Store = store }, newTestVolume(1<<20, 512), newTestVolume(1<<20, 512))

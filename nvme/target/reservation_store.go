@@ -8,7 +8,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
-// savedReservation is a reservation as it is stored, in JSON that people can read.
+// savedReservation is a reservation as it is stored, in human-readable JSON.
 type savedReservation struct {
 	Persist     bool              `json:"persist"` // PTPL
 	Generation  uint32            `json:"generation"`
@@ -22,13 +22,12 @@ type savedRegistrant struct {
 	Key  uint64 `json:"key"`
 }
 
-// reservationName is where the reservation of a namespace is stored.
+// reservationName is the name under which the reservation of a namespace is stored.
 func (ns *Namespace) reservationName() string {
 	return "reservation-" + nvme.HostID(ns.uuid).String() // the form of a UUID
 }
 
-// saveReservation saves what must outlive the target: all of it, or nothing where it doesn't
-// persist.
+// saveReservation saves what must outlive the target: the whole reservation, or an empty one if it doesn't persist.
 func (ns *Namespace) saveReservation(v *reservation) error {
 	s := savedReservation{Registrants: []savedRegistrant{}}
 	if v.persist {
@@ -43,8 +42,8 @@ func (ns *Namespace) saveReservation(v *reservation) error {
 	return ns.saveState(ns.reservationName(), s)
 }
 
-// loadReservation brings back what was saved. A namespace whose reservation can't be read isn't
-// served: who knows who may write to it.
+// loadReservation loads what was saved. A namespace whose reservation can't be read isn't served, because it isn't
+// known which hosts may write to it.
 func (ns *Namespace) loadReservation() error {
 	ns.resv.now.Store(new(reservation))
 	if ns.sub.t.store == nil {

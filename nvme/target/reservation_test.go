@@ -42,13 +42,13 @@ func registerAs(host int, a nvme.ResvAction, current, next uint64, st nvme.Statu
 	return resvOp{host, command(func(c *nvme.Command) { c.SetResvRegister(1, a, false, nvme.CPTPLKeep) }), nvme.ResvKeys{Current: current, Other: next}, st}
 }
 
-// ignoringKey has a Reservation Register go on whatever the host's key is (IEKEY).
+// ignoringKey makes a Reservation Register succeed whatever the host's key is (IEKEY).
 func ignoringKey(o resvOp) resvOp {
 	o.cmd.SetCDW(10, o.cmd.CDW10()|1<<3)
 	return o
 }
 
-// persistAs registers a host, and has the reservation persist through power loss.
+// persistAs registers a host, and makes the reservation persist through power loss.
 func persistAs(host int, key uint64) resvOp {
 	return resvOp{host, command(func(c *nvme.Command) { c.SetResvRegister(1, nvme.ResvRegister, false, nvme.CPTPLSet) }), nvme.ResvKeys{Other: key}, 0}
 }
@@ -80,7 +80,7 @@ func report(c *fakeConn) (p nvme.ResvStatus) {
 	return p
 }
 
-// accessOf says what a host may do: "rw", "r" or nothing.
+// accessOf returns what a host may do: "rw", "r" or nothing.
 func accessOf(c *fakeConn) string {
 	c.t.Helper()
 	b := make([]byte, 512)
@@ -100,8 +100,8 @@ func accessOf(c *fakeConn) string {
 	return s
 }
 
-// TestReservationTypes: who may read and write under each type (figure "Command Behavior in the
-// Presence of a Reservation"): the holder, another registrant, and a host that is none.
+// TestReservationTypes: which hosts may read and write under each type (figure "Command Behavior in the Presence of a
+// Reservation"): the holder, another registrant, and a host that isn't one.
 func TestReservationTypes(t *testing.T) {
 	for kind, want := range map[nvme.ResvType][3]string{
 		nvme.ResvWriteExclusive:         {"rw", "r", "r"},
@@ -173,7 +173,7 @@ func threeRegister() []resvOp {
 	return []resvOp{registerAs(1, nvme.ResvRegister, 0, 11, 0), registerAs(2, nvme.ResvRegister, 0, 22, 0), registerAs(3, nvme.ResvRegister, 0, 33, 0)}
 }
 
-// resvHistories are those without preemption.
+// resvHistories are the histories without preemption.
 func resvHistories() []resvHistory {
 	const (
 		ok       = nvme.StatusSuccess
@@ -232,7 +232,8 @@ func preemptHistories() []resvHistory {
 		preempt = nvme.ResvPreempt
 	)
 	three := threeRegister()
-	// alike are with two hosts of one key. Who preempts that goes as well, unless it holds the reservation then.
+	// alike are histories with two hosts that have the same key. A host that preempts that key loses its own
+	// registration as well, unless it holds the reservation then.
 	alike := []resvOp{registerAs(1, nvme.ResvRegister, 0, 11, ok), registerAs(2, nvme.ResvRegister, 0, 11, ok), registerAs(3, nvme.ResvRegister, 0, 33, ok)}
 	return []resvHistory{
 		{"preempt the holder", append(three[:3:3], acquireAs(1, acquire, we, 11, 0, ok), acquireAs(2, preempt, ea, 22, 11, ok)),
@@ -315,8 +316,8 @@ func readNotice(c *fakeConn, retain bool) (p nvme.ReservationNotification) {
 	return p
 }
 
-// TestReservationNotices: hosts learn what others did to their registrations and reservations,
-// unless they want not to.
+// TestReservationNotices: hosts are told what others did to their registrations and reservations, unless they don't
+// want to be.
 func TestReservationNotices(t *testing.T) {
 	tg := newTarget(t, newTestVolume(1<<20, 512))
 	a, b := connectAs(t, tg, 1), connectAs(t, tg, 2)
@@ -363,7 +364,7 @@ func TestReservationNotices(t *testing.T) {
 	if got := nextNotice(a.admin); got != (nvme.ReservationNotification{}) {
 		t.Errorf("told of what it did itself: %+v", got)
 	}
-	// No more wait than there is room for.
+	// No more notifications wait than there is room for.
 	c := tg.controller(b.cntlid)
 	b.admin.must(mask(1, 0), nil)
 	for range maxResvNotices + 10 {
@@ -383,8 +384,8 @@ func TestReservationNotices(t *testing.T) {
 	}
 }
 
-// TestNoticeIsRead: reading a notification takes it from the queue, whatever becomes of the event (NVMe base,
-// "Reservation Notification"); to ask for what is beyond its end doesn't.
+// TestNoticeIsRead: reading a notification removes it from the queue, whatever happens to the event (NVMe base,
+// "Reservation Notification"); a read beyond its end doesn't.
 func TestNoticeIsRead(t *testing.T) {
 	tg := newTarget(t, newTestVolume(1<<20, 512))
 	s := connectAs(t, tg, 1)
@@ -406,9 +407,9 @@ func TestNoticeIsRead(t *testing.T) {
 	}
 }
 
-// TestNoticesOfAll: who is told of what when registrations go: that of a registration of those who are preempted, holders
-// or not, and that of a reservation of those whose registrations are cleared ("Preempting a Reservation or
-// Registration", "Clearing a Reservation").
+// TestNoticesOfAll: who is notified when registrations are removed: hosts that are preempted, holders or not, of the
+// preempted registration, and hosts whose registrations are cleared, of the preempted reservation ("Preempting a
+// Reservation or Registration", "Clearing a Reservation").
 func TestNoticesOfAll(t *testing.T) {
 	const registration, reservation = nvme.ResvNoticeRegistrationPreempted, nvme.ResvNoticePreempted
 	const ofOne, ofAll = nvme.ResvWriteExclusive, nvme.ResvWriteExclusiveAllReg
@@ -439,9 +440,9 @@ func TestNoticesOfAll(t *testing.T) {
 	}
 }
 
-// TestReservationReleased: registrants that may write, or read, because others hold the reservation learn of its end, and
-// all learn of its type that changes (sections "Unregistering", "Releasing a Reservation" and "Preempting a Reservation
-// or Registration").
+// TestReservationReleased: registrants that were allowed to write, or read, because others held the reservation are
+// told when it ends, and all when its type changes (sections "Unregistering", "Releasing a Reservation" and "Preempting
+// a Reservation or Registration").
 func TestReservationReleased(t *testing.T) {
 	ends := map[string]func(host int, kind nvme.ResvType) resvOp{
 		"unregistered": func(host int, _ nvme.ResvType) resvOp { return registerAs(host, nvme.ResvUnregister, 11, 0, 0) },
@@ -469,11 +470,11 @@ func TestReservationReleased(t *testing.T) {
 			end(1, kind).run(a.io)
 			all := kind == nvme.ResvWriteExclusiveAllReg || kind == nvme.ResvExclusiveAccessAllReg
 			told := kind == nvme.ResvWriteExclusiveRegOnly || kind == nvme.ResvExclusiveAccessRegOnly || all || how == "changed"
-			if how == "kept" || all && how == "unregistered" { // which is no end: the others hold it
+			if how == "kept" || all && how == "unregistered" { // not an end: the others hold it
 				told = false
 			}
 			got := nextNotice(b.admin)
-			if all && how == "changed" { // everybody else was a holder
+			if all && how == "changed" { // every other one was a holder
 				if got.Type != nvme.ResvNoticeRegistrationPreempted {
 					t.Errorf("%v, %s: notification %+v", kind, how, got)
 				}
@@ -486,7 +487,7 @@ func TestReservationReleased(t *testing.T) {
 	}
 }
 
-// TestResvMaskOfOne: the mask of one namespace isn't that of others.
+// TestResvMaskOfOne: the mask of one namespace doesn't affect others.
 func TestResvMaskOfOne(t *testing.T) {
 	tg := newTarget(t, newTestVolume(1<<20, 512), newTestVolume(1<<20, 512))
 	s := connectAs(t, tg, 1)
@@ -499,8 +500,7 @@ func TestResvMaskOfOne(t *testing.T) {
 	}
 }
 
-// TestResvMaskOfAnother: a namespace that gets the identifier of one that is gone begins with the default of
-// feature 82h.
+// TestResvMaskOfAnother: a namespace that gets the NSID of one that is gone starts with the default of feature 82h.
 func TestResvMaskOfAnother(t *testing.T) {
 	tg := newTarget(t, newTestVolume(1<<20, 512))
 	s := connectAs(t, tg, 1)
@@ -518,8 +518,8 @@ func TestResvMaskOfAnother(t *testing.T) {
 	}
 }
 
-// TestFeatureOfOneThatGoes: what is set for a namespace that is being removed is nothing to the next that gets its
-// identifier, also where that comes before all that used the first has ended.
+// TestFeatureOfOneThatGoes: what is set for a namespace that is being removed doesn't apply to the next one with its
+// NSID, even if that is added before all users of the first have ended.
 func TestFeatureOfOneThatGoes(t *testing.T) {
 	v := newTestVolume(1<<20, 512)
 	tg := newTarget(t, v)
@@ -555,8 +555,7 @@ func TestFeatureOfOneThatGoes(t *testing.T) {
 	}
 }
 
-// TestPreemptAndAbort: when it is answered, nothing of the preempted host is on its way to the
-// volume any more.
+// TestPreemptAndAbort: when it is answered, nothing of the preempted host is on its way to the volume any more.
 func TestPreemptAndAbort(t *testing.T) {
 	v, second := newTestVolume(1<<20, 512), newTestVolume(1<<20, 512)
 	tg := newTarget(t, v, second)
@@ -599,9 +598,9 @@ func TestPreemptAndAbort(t *testing.T) {
 	b.close()
 }
 
-// TestPreemptDeadHost: a host that is preempted since it died in the middle of writes doesn't keep the namespace from the
-// others until its connection is found dead, and what it wrote doesn't come late. Where the volume hangs, no connection
-// ends for it.
+// TestPreemptDeadHost: a host that is preempted because it died in the middle of writes doesn't keep the namespace from
+// the others until its connection is found dead, and its writes don't come late. If the volume hangs, no connection is
+// ended for it.
 func TestPreemptDeadHost(t *testing.T) {
 	for _, hangs := range []bool{false, true} {
 		slowVolume(t, func(t *testing.T, tg *Target, v *testVolume) {
@@ -638,7 +637,7 @@ func TestPreemptDeadHost(t *testing.T) {
 	}
 }
 
-// TestReservationFields: wrong fields, by status and place.
+// TestReservationFields: wrong fields, with status and place.
 func TestReservationFields(t *testing.T) {
 	tg := newTarget(t, newTestVolume(1<<20, 512))
 	s := connectAs(t, tg, 1)
@@ -674,7 +673,7 @@ func TestReservationFields(t *testing.T) {
 	}
 }
 
-// TestReservationWithoutHostID: a host identifier of zero is none that could hold a reservation (NVMe base, "Host
+// TestReservationWithoutHostID: a host with a host identifier of zero can't hold a reservation (NVMe base, "Host
 // Identifier").
 func TestReservationWithoutHostID(t *testing.T) {
 	s := &session{}

@@ -12,15 +12,14 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
-// Sanitize (NVMe base, "Sanitize Operations") erases every namespace of the subsystem, attached or
-// not, in the background. Until it has succeeded no command but a few administrative ones is
-// executed; after a restart it begins anew, for the namespaces that there were.
+// Sanitize (NVMe base, "Sanitize Operations") erases every namespace of the subsystem, attached or not, in the
+// background. Until it has succeeded, only a few admin commands are executed; after a restart it starts over, for the
+// namespaces that existed when it began.
 
-// sanicap is SANICAP. A volume can't erase a key that it doesn't have, so there is no
-// cryptographic erase.
+// sanicap is SANICAP. There is no cryptographic erase, because volumes have no key to erase.
 const sanicap = nvme.SANICAPBlock | nvme.SANICAPOverwrite | nvme.SANICAPUnmodified
 
-// Bytes that one operation erases: so that progress shows, and the end of the target isn't late.
+// Bytes that one operation erases: few enough for progress to show, and for the target to close soon.
 const (
 	eraseStep     = 64 << 20
 	overwriteStep = 1 << 20
@@ -35,21 +34,21 @@ type sanitizer struct {
 	complete atomic.Int32 // passes
 }
 
-// sanitizeState is it as it is stored. It isn't changed.
+// sanitizeState is that state as it is stored. It is never modified.
 type sanitizeState struct {
 	State nvme.SanitizeStatus `json:"state"` // without passes
 	CDW10 uint32              `json:"cdw10"`
 	CDW11 uint32              `json:"cdw11"`
-	// Namespaces are the NSIDs of those that are erased: all that there were when it began. What the
-	// operator has added since isn't the host's to erase. Nil: all.
+	// Namespaces are the NSIDs of the namespaces to erase: all that existed when it began. Those that the operator has
+	// added since aren't the host's to erase. Nil: all.
 	Namespaces []uint32 `json:"namespaces"`
-	// Passes of an overwrite that was completed.
+	// Passes is the number of passes of an overwrite that completed.
 	Passes int `json:"passes"`
-	// Left: a host left the failure mode.
+	// Left says that a host left the failure mode.
 	Left bool `json:"left,omitempty"`
 }
 
-// refuses is the status of commands that can't be executed now.
+// refuses returns the status of commands that can't be executed now.
 func (s *sanitizeState) refuses() nvme.Status {
 	switch {
 	case s.State == nvme.SanitizeInProgress:
@@ -60,12 +59,12 @@ func (s *sanitizeState) refuses() nvme.Status {
 	return nvme.StatusSuccess
 }
 
-// restricted says whether only another sanitize operation can end a failure.
+// restricted reports whether only another sanitize operation can end the failure mode.
 func (s *sanitizeState) restricted() bool {
 	return s.refuses() == nvme.StatusSanitizeFailed && s.CDW10&nvme.SanitizeAUSE == 0
 }
 
-// sanitizing is the status with which the subsystem refuses commands, if it does.
+// sanitizing returns the status with which the subsystem refuses commands, or success.
 func (s *Subsystem) sanitizing() nvme.Status { return s.sanitize.now.Load().refuses() }
 
 // sanitizeCommand executes Sanitize.
@@ -81,7 +80,7 @@ func (r *Request) sanitizeCommand() {
 	}
 }
 
-// startSanitize goes on where it may take time: what is to happen is saved first.
+// startSanitize continues where it may take time: what is going to happen is saved first.
 func (r *Request) startSanitize() {
 	s := r.engine.q.ctrl.sub
 	s.sanitize.mu.Lock()
@@ -94,7 +93,7 @@ func (r *Request) startSanitize() {
 	r.respond(nvme.StatusSuccess)
 }
 
-// changeSanitize begins an operation, or leaves the failure of the last. Called with sanitize.mu held.
+// changeSanitize begins an operation, or leaves the failure mode of the last one. Called with sanitize.mu held.
 func (r *Request) changeSanitize() nvme.Status {
 	c := r.engine.q.ctrl
 	s := c.sub
@@ -119,7 +118,7 @@ func (r *Request) changeSanitize() nvme.Status {
 	return nvme.StatusSuccess
 }
 
-// leaveFailure leaves the failure mode, where there is one. Called with sanitize.mu held.
+// leaveFailure leaves the failure mode, if the subsystem is in it. Called with sanitize.mu held.
 func (s *Subsystem) leaveFailure(old *sanitizeState) nvme.Status {
 	if old.refuses().OK() {
 		return nvme.StatusSuccess
@@ -133,7 +132,7 @@ func (s *Subsystem) leaveFailure(old *sanitizeState) nvme.Status {
 	return nvme.StatusSuccess
 }
 
-// maySanitize says why an operation can't begin, or a failure not be left.
+// maySanitize returns why an operation can't begin, or the failure mode not be left.
 func (r *Request) maySanitize(old *sanitizeState) nvme.Status {
 	c := r.engine.q.ctrl
 	ause := r.Cmd.CDW10()&nvme.SanitizeAUSE != 0
@@ -157,7 +156,7 @@ func (r *Request) maySanitize(old *sanitizeState) nvme.Status {
 	return nvme.StatusSuccess
 }
 
-// saveSanitize saves a state, where there is a Store.
+// saveSanitize saves a state, if there is a Store.
 func (s *Subsystem) saveSanitize(next *sanitizeState) error {
 	if s.t.store == nil {
 		return nil
@@ -172,7 +171,7 @@ func (s *Subsystem) saveSanitize(next *sanitizeState) error {
 	return err
 }
 
-// useSanitize puts a state into force.
+// useSanitize makes a state effective.
 func (s *Subsystem) useSanitize(next *sanitizeState) {
 	s.sanitize.now.Store(next)
 	for _, ns := range s.all() {
@@ -180,7 +179,7 @@ func (s *Subsystem) useSanitize(next *sanitizeState) {
 	}
 }
 
-// refuse sets whether commands to the namespace have to look at the sanitize operation.
+// refuse sets whether commands to the namespace have to check for a sanitize operation.
 func (ns *Namespace) refuse(on bool) {
 	if on {
 		ns.state.Or(nsSanitize)
@@ -189,7 +188,7 @@ func (ns *Namespace) refuse(on bool) {
 	}
 }
 
-// loadSanitize brings back the state of the last operation.
+// loadSanitize loads the state of the last operation.
 func (s *Subsystem) loadSanitize() error {
 	if s.t.store == nil {
 		return nil
@@ -209,8 +208,8 @@ func (s *Subsystem) loadSanitize() error {
 	return nil
 }
 
-// resumeSanitize begins an operation anew that the end of the target cut short. All namespaces
-// are there.
+// resumeSanitize starts over an operation that was interrupted by the end of the target. All namespaces have been
+// added.
 func (s *Subsystem) resumeSanitize() {
 	if now := s.sanitize.now.Load(); now.refuses() == nvme.StatusSanitizeInProgress {
 		s.t.log.Warn("sanitize operation goes on after a restart", "subsystem", s.nqn)
@@ -218,8 +217,8 @@ func (s *Subsystem) resumeSanitize() {
 	}
 }
 
-// runSanitize erases in the background, for a controller that got the command, or none. From here on no command reaches
-// the namespaces.
+// runSanitize erases in the background, for the controller that got the command, or for none. From here on no command
+// reaches the namespaces.
 func (s *Subsystem) runSanitize(now *sanitizeState, by *controller) {
 	s.sanitize.done.Store(0)
 	s.sanitize.complete.Store(0)
@@ -236,13 +235,13 @@ func (s *Subsystem) runSanitize(now *sanitizeState, by *controller) {
 	s.work.Go(func() {
 		err := s.eraseAll(all, now)
 		if s.ctx.Err() != nil {
-			return // the next run of the target begins anew
+			return // the next run of the target starts over
 		}
 		s.endSanitize(now, by, err)
 	})
 }
 
-// passes is how often each block is written.
+// passes returns how often each block is written.
 func (s *sanitizeState) passes() int {
 	if nvme.SanitizeAction(s.CDW10&7) == nvme.SanitizeOverwrite {
 		return nvme.SanitizePasses(s.CDW10)
@@ -262,8 +261,8 @@ func (s *Subsystem) eraseAll(all []*Namespace, now *sanitizeState) error {
 	return nil
 }
 
-// endSanitize notes how an operation ended. The controller alone that got the command has the event (NVMe base, "Sanitize
-// Operation Types and Support"), and all where that one is gone: else nobody would be told.
+// endSanitize notes how an operation ended. Only the controller that got the command has the event (NVMe base,
+// "Sanitize Operation Types and Support"); if it is gone, all have it: otherwise no host would be told.
 func (s *Subsystem) endSanitize(now *sanitizeState, by *controller, err error) {
 	next := *now
 	next.State = nvme.SanitizeDone
@@ -278,7 +277,7 @@ func (s *Subsystem) endSanitize(now *sanitizeState, by *controller, err error) {
 	}
 	s.sanitize.mu.Lock()
 	if s.saveSanitize(&next) != nil && err == nil {
-		next.State = nvme.SanitizeFailed // after a restart it would begin anew
+		next.State = nvme.SanitizeFailed // after a restart it would start over
 	}
 	s.useSanitize(&next)
 	log := s.sanitizeLog()
@@ -297,7 +296,7 @@ func (s *Subsystem) endSanitize(now *sanitizeState, by *controller, err error) {
 	deliver(out)
 }
 
-// clearSanitized takes back that an operation has ended, where another one begins.
+// clearSanitized rearms the event of an operation's end when another operation begins.
 func (s *Subsystem) clearSanitized() {
 	for _, c := range s.t.controllersOf(s) {
 		c.mu.Lock()
@@ -306,7 +305,7 @@ func (s *Subsystem) clearSanitized() {
 	}
 }
 
-// sanitizeLog is the Sanitize Status log.
+// sanitizeLog returns the Sanitize Status log.
 func (s *Subsystem) sanitizeLog() nvme.SanitizeLog {
 	const unknown = 0xffffffff
 	now := s.sanitize.now.Load()
@@ -324,7 +323,7 @@ func (s *Subsystem) sanitizeLog() nvme.SanitizeLog {
 	return p
 }
 
-// sanitizeStatus is the page; without retain, reading it lets the next event through.
+// sanitizeStatus returns the log page; without retain, reading it lets the next event through.
 func (c *controller) sanitizeStatus(retain bool) []byte {
 	if !retain {
 		c.mu.Lock()
@@ -335,7 +334,8 @@ func (c *controller) sanitizeStatus(retain bool) []byte {
 	return p.AppendTo(nil)
 }
 
-// eraseUnlessRemoved leaves a namespace to whoever removes it, and to what its volume, which may hang, still has of it.
+// eraseUnlessRemoved erases a namespace, but stops waiting if it is removed: the removal waits for what the volume,
+// which may hang, still has of it.
 func (ns *Namespace) eraseUnlessRemoved(ctx context.Context, now *sanitizeState, pass int) error {
 	erased := make(chan error, 1)
 	ns.sub.work.Go(func() { erased <- ns.erase(ctx, now, pass) })
@@ -375,7 +375,7 @@ func (ns *Namespace) erase(ctx context.Context, now *sanitizeState, pass int) er
 	return nil
 }
 
-// patternBytes is n bytes of a pattern, aligned as any volume wants it.
+// patternBytes returns n bytes of a pattern, aligned for any volume.
 func patternBytes(pattern uint32, n int) []byte {
 	b := alignedMemory(n, blockdev.MaxBlockSize)
 	for i := range b {
@@ -384,7 +384,7 @@ func patternBytes(pattern uint32, n int) []byte {
 	return b
 }
 
-// eraser erases one namespace with one request after the other.
+// eraser erases one namespace by one request after the other.
 type eraser struct {
 	ns      *Namespace
 	ctx     context.Context
@@ -397,7 +397,7 @@ type eraser struct {
 func (e *eraser) run(size, step int64) error {
 	for off := int64(0); off < size; off += step {
 		if e.ns.state.Load()&nsRemoved != 0 {
-			return nil // whoever removed it has the volume
+			return nil // the removal takes care of the volume
 		}
 		if e.ctx.Err() != nil {
 			return e.ctx.Err()

@@ -36,7 +36,7 @@ func sanitized(t *testing.T, aer *fakeRequest) {
 	}
 }
 
-// dirty gives volumes something to be erased.
+// dirty gives volumes data that can be erased.
 func dirty(volumes ...*testVolume) {
 	for _, v := range volumes {
 		for i := range v.data {
@@ -45,8 +45,8 @@ func dirty(volumes ...*testVolume) {
 	}
 }
 
-// TestSanitize: every namespace is erased, as it was asked for, while nothing else reaches them,
-// and the controller that was asked tells of the end, and no other.
+// TestSanitize: every namespace is erased as requested, while nothing else reaches it, and only the controller that got
+// the command reports the end.
 func TestSanitize(t *testing.T) {
 	one, two := newTestVolume(1<<20, 512), newTestVolume(2<<20, 4096)
 	tg := newTarget(t, one, two)
@@ -71,7 +71,7 @@ func TestSanitize(t *testing.T) {
 	if c, w := compareAndWrite(b.io, 0, data, data, 512); c != nvme.StatusSanitizeInProgress || w != nvme.StatusAbortFailedFused {
 		t.Errorf("statuses %#x and %#x of a fused pair", uint16(c), uint16(w))
 	}
-	erased := fusedCommand(nvme.OpCompare, nvme.FuseFirst, 0, 1) // which waits neither
+	erased := fusedCommand(nvme.OpCompare, nvme.FuseFirst, 0, 1) // it doesn't wait either
 	erased.SetNSID(2)
 	half := b.io.start(erased, make([]byte, 4096))
 	erased.SetOpcode(nvme.OpWrite)
@@ -109,8 +109,8 @@ func TestSanitize(t *testing.T) {
 	a.io.must(ioCommand(nvme.OpRead, 5, 1, 0), data) // no block is marked any more
 }
 
-// TestLogsWhileSanitizing: only the log pages that tell nothing of user data can be read meanwhile, and the error log
-// doesn't say which blocks were in error (NVMe base, figure "Sanitize Operations and Format NVM Command – Admin Commands
+// TestLogsWhileSanitizing: meanwhile only the log pages that reveal no user data can be read, and the error log doesn't
+// say which blocks were in error (NVMe base, figure "Sanitize Operations and Format NVM Command – Admin Commands
 // Allowed").
 func TestLogsWhileSanitizing(t *testing.T) {
 	v := newTestVolume(1<<20, 512)
@@ -151,8 +151,8 @@ func TestLogsWhileSanitizing(t *testing.T) {
 	check(0, 5000)
 }
 
-// TestSanitizeVerification: the media can't be verified after an operation (SANICAP.VERS is 0), so a host isn't let
-// believe that it can. Where no operation begins the bit means nothing.
+// TestSanitizeVerification: the media can't be verified after an operation (SANICAP.VERS is 0), so a host isn't led to
+// believe that it can. If no operation begins the bit has no meaning.
 func TestSanitizeVerification(t *testing.T) {
 	v := newTestVolume(1<<20, 512)
 	s := connect(t, newTarget(t, v), testNQN)
@@ -169,7 +169,7 @@ func TestSanitizeVerification(t *testing.T) {
 	}
 }
 
-// TestSanitizeWaits: what is on its way to a volume when it is to be erased has arrived before.
+// TestSanitizeWaits: commands that are on their way to a volume when it is to be erased reach it first.
 func TestSanitizeWaits(t *testing.T) {
 	slowVolume(t, func(t *testing.T, tg *Target, v *testVolume) {
 		s := connect(t, tg, testNQN)
@@ -191,8 +191,8 @@ func TestSanitizeWaits(t *testing.T) {
 	})
 }
 
-// TestAddedWhileSanitizing: no namespace is used while a sanitize operation runs, also not one that the operator adds
-// meanwhile. It keeps what it holds, and is used afterwards.
+// TestAddedWhileSanitizing: no namespace can be used while a sanitize operation runs, including one that the operator
+// adds meanwhile. That one keeps its data, and can be used afterwards.
 func TestAddedWhileSanitizing(t *testing.T) {
 	v, added := newTestVolume(1<<20, 512), newTestVolume(1<<20, 512)
 	tg := newTarget(t, v)
@@ -215,8 +215,9 @@ func TestAddedWhileSanitizing(t *testing.T) {
 	}
 }
 
-// TestSanitizeWithoutRemoved: a namespace that the operator removes while its volume hangs is waited for by him alone: the
-// others are erased, and used again, whether the volume has what erases it or what a host has sent before.
+// TestSanitizeWithoutRemoved: if the operator removes a namespace whose volume hangs, only the removal waits for it:
+// the other namespaces are erased, and used again, whether the volume hangs on the erasure or on an earlier command of
+// a host.
 func TestSanitizeWithoutRemoved(t *testing.T) {
 	for _, before := range []bool{false, true} {
 		slowVolume(t, func(t *testing.T, tg *Target, v *testVolume) {
@@ -274,8 +275,8 @@ func TestSanitizeOverwrite(t *testing.T) {
 	a.admin.must(sanitizeCommand(nvme.SanitizeExitFailure, 0, 0, 0), nil)
 }
 
-// TestSanitizeInverts: where the pattern is inverted between passes, the first pass of an even number writes the inverse,
-// so that the last always leaves the pattern itself (NVMe base, "Sanitize Operations – Overwrite Mechanism").
+// TestSanitizeInverts: if the pattern is inverted between passes, and their number is even, the first pass writes the
+// inverse, so that the last always leaves the pattern itself (NVMe base, "Sanitize Operations – Overwrite Mechanism").
 func TestSanitizeInverts(t *testing.T) {
 	for passes, want := range map[int]string{1: "p", 2: "ip", 3: "pip", 0: "ipipipipipipipip"} {
 		v := newTestVolume(4096, 512)
@@ -301,8 +302,8 @@ func TestSanitizeInverts(t *testing.T) {
 	}
 }
 
-// TestSanitizePasses: while an overwrite runs, the log says how many of its passes are completed, and how far it is (NVMe
-// base, "Sanitize Status Log").
+// TestSanitizePasses: while an overwrite runs, the log says how many of its passes are completed, and its progress
+// (NVMe base, "Sanitize Status Log").
 func TestSanitizePasses(t *testing.T) {
 	v := newTestVolume(4096, 512)
 	s := connectAs(t, newTarget(t, v), 1)
@@ -330,8 +331,8 @@ func TestSanitizePasses(t *testing.T) {
 	sanitized(t, aer)
 }
 
-// TestSanitizeAgain: an operation that begins clears the event of the one before, which nobody has fetched yet or read the
-// log for, and its progress begins anew (NVMe base, "Sanitize Operation Restrictions").
+// TestSanitizeAgain: an operation that begins clears the event of the one before, even if no host has fetched it or
+// read the log for it, and its progress starts at 0 (NVMe base, "Sanitize Operation Restrictions").
 func TestSanitizeAgain(t *testing.T) {
 	v := newTestVolume(2<<20, 512)
 	s := connectAs(t, newTarget(t, v), 1)
@@ -371,7 +372,7 @@ func TestSanitizeAgain(t *testing.T) {
 	}
 }
 
-// TestSanitizeAskerGone: where the controller that was asked is gone at the end, the others tell of it.
+// TestSanitizeAskerGone: if the controller that got the command is gone at the end, the others report it.
 func TestSanitizeAskerGone(t *testing.T) {
 	v := newTestVolume(1<<20, 512)
 	tg := newTarget(t, v)
@@ -386,8 +387,8 @@ func TestSanitizeAskerGone(t *testing.T) {
 	sanitized(t, aer)
 }
 
-// TestSanitizeDenied: not over the head of a host with a reservation, nor over write protection, and not after a restart
-// either.
+// TestSanitizeDenied: a reservation of another host and write protection prevent a sanitize operation, also after a
+// restart.
 func TestSanitizeDenied(t *testing.T) {
 	v, store := newTestVolume(1<<20, 512), newMemStore()
 	dirty(v)
@@ -417,8 +418,8 @@ func TestSanitizeDenied(t *testing.T) {
 	a.close()
 }
 
-// TestSanitizeFailure: after a failure nothing but another sanitize operation is executed, unless
-// the host allowed to leave it; a restart changes nothing about that.
+// TestSanitizeFailure: after a failure only another sanitize operation is executed, unless the host allowed leaving the
+// failure mode; a restart doesn't change that.
 func TestSanitizeFailure(t *testing.T) {
 	v, store := newTestVolume(1<<20, 512), newMemStore()
 	start := func() (*Target, *session) {
@@ -495,8 +496,8 @@ func TestSanitizeFailure(t *testing.T) {
 	s.close()
 }
 
-// TestSanitizeAnsweredFree: a host whose transport is slow to take the answer to Sanitize holds up no other host's, however
-// the command ends.
+// TestSanitizeAnsweredFree: a host whose transport is slow to take the response to Sanitize holds up no other host's,
+// however the command ends.
 func TestSanitizeAnsweredFree(t *testing.T) {
 	v := newTestVolume(1<<20, 512)
 	tg := newTarget(t, v)
@@ -534,7 +535,7 @@ func TestSanitizeAnsweredFree(t *testing.T) {
 	v.setFail(nil)
 }
 
-// cutShort has a host begin to sanitize, and ends the target while that is at the volume v.
+// cutShort makes a host begin to sanitize, and ends the target while the operation is at the volume v.
 func cutShort(t *testing.T, tg *Target, s *session, v *testVolume) {
 	t.Helper()
 	v.setHold(true)
@@ -551,8 +552,8 @@ func cutShort(t *testing.T, tg *Target, s *session, v *testVolume) {
 	<-closing
 }
 
-// TestSanitizeResumes: an operation that the end of the target cut short is done by the next, and
-// no host reads what was to be erased in between.
+// TestSanitizeResumes: an operation that was interrupted by the end of the target is done by the next one, and no host
+// reads what was to be erased in between.
 func TestSanitizeResumes(t *testing.T) {
 	one, two, store := newTestVolume(1<<20, 512), newTestVolume(1<<20, 512), newMemStore()
 	for i := range one.data {
@@ -583,8 +584,8 @@ func TestSanitizeResumes(t *testing.T) {
 	s.close()
 }
 
-// TestSanitizeResumesOnly: a volume that the operator adds before the next run was not there when the
-// host wanted all erased, and keeps what it holds.
+// TestSanitizeResumesOnly: a volume that the operator adds before the next run did not exist when the host wanted all
+// erased, and keeps its data.
 func TestSanitizeResumesOnly(t *testing.T) {
 	one, added, store := newTestVolume(1<<20, 512), newTestVolume(1<<20, 512), newMemStore()
 	kept := bytes.Repeat([]byte{0xaa}, len(added.data))
@@ -609,8 +610,8 @@ func TestSanitizeResumesOnly(t *testing.T) {
 	s.close()
 }
 
-// TestSanitizeCutShort: a target that can't wait for its connections ends no sanitize operation: that
-// volumes are closed under it isn't a failure of theirs, and the next run goes on.
+// TestSanitizeCutShort: a target that can't wait for its connections doesn't end a sanitize operation: that volumes are
+// closed under it doesn't count as their failure, and the next run continues.
 func TestSanitizeCutShort(t *testing.T) {
 	v, store := newTestVolume(1<<20, 512), newMemStore()
 	tg := newTargetWith(t, func(c *Config) { c.Store = store }, v)
@@ -634,7 +635,7 @@ func TestSanitizeCutShort(t *testing.T) {
 	}
 }
 
-// TestSanitizeDeallocates: unless the host wants no block deallocated afterwards.
+// TestSanitizeDeallocates: sanitize deallocates blocks, unless the host doesn't want that.
 func TestSanitizeDeallocates(t *testing.T) {
 	for _, flags := range []uint32{0, nvme.SanitizeNDAS} {
 		v := newTestVolume(1<<20, 512)
@@ -652,7 +653,7 @@ func TestSanitizeDeallocates(t *testing.T) {
 	}
 }
 
-// TestSanitizeDamaged: a subsystem isn't served whose saved state can't be read: it may have to be erased.
+// TestSanitizeDamaged: a subsystem whose saved state can't be read isn't served: it may have to be erased.
 func TestSanitizeDamaged(t *testing.T) {
 	for _, bad := range []string{"{", `{"state":7}`} {
 		store := newMemStore()

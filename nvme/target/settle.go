@@ -6,19 +6,19 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
-// What CSTS says is over is over: a controller is disabled (RDY = 0), ready again, and shut down (SHST), when no command
-// of its own that reaches volumes is under way any more, and shut down when neither is one that its host had left behind
-// when it became ready (hold). Volumes answer in their own time, and hosts wait for as long as CAP.TO says and then try
-// again, with another controller at last.
+// When CSTS says that something is over, it is over: a controller is disabled (RDY = 0), ready again, or shut down
+// (SHST) only when none of its own commands that reach volumes is under way any more, and shut down only when none that
+// its host had left behind when it became ready (hold) is, either. Volumes answer in their own time; hosts wait for as
+// long as CAP.TO says, then try again, and in the end with another controller.
 
-// settle has CSTS follow CC, at once or when the commands that have to end first have.
+// settle makes CSTS follow CC, at once or when the commands that have to end first have ended.
 func (c *controller) settle() {
 	var (
 		left        []*Queue
 		flush, late bool
 	)
 	c.t.mu.Lock()
-	c.mu.Lock() // before the count: what CC let in until now is counted
+	c.mu.Lock() // before the count, so that commands that CC let in until now are counted
 	due := !c.dead && c.unsettled()
 	if due {
 		left = c.t.underWay(c)
@@ -44,20 +44,20 @@ func (c *controller) settle() {
 	}
 }
 
-// unsettled says whether CSTS is to change. Called with mu held.
+// unsettled reports whether CSTS is to change. Called with mu held.
 func (c *controller) unsettled() bool {
 	return c.cc.Enabled() != c.csts.Ready() && c.csts&nvme.CSTSFatal == 0 || c.shuttingDown()
 }
 
-// enabling says whether the controller is to become ready. Called with mu held.
+// enabling reports whether the controller is to become ready. Called with mu held.
 func (c *controller) enabling() bool { return c.cc.Enabled() && !c.csts.Ready() }
 
-// shuttingDown says whether a shutdown has still to begin. Called with mu held.
+// shuttingDown reports whether a shutdown has yet to begin. Called with mu held.
 func (c *controller) shuttingDown() bool {
 	return c.csts.Shutdown() == nvme.CSTSShutdownOccurs && !c.flushing
 }
 
-// settled brings CSTS up to date, and says whether the caches are to be flushed now. Called with mu held.
+// settled brings CSTS up to date, and reports whether the caches are to be flushed now. Called with mu held.
 func (c *controller) settled() (flush bool) {
 	c.looks.n = 0
 	if c.csts&nvme.CSTSFatal == 0 {
@@ -72,7 +72,7 @@ func (c *controller) settled() (flush bool) {
 	return flush
 }
 
-// goLive has commands executed where the controller is ready and not shut down. Called with mu held.
+// goLive lets commands be executed if the controller is ready and not shut down. Called with mu held.
 func (c *controller) goLive() {
 	c.live.Store(c.cc.Enabled() && c.csts.Ready() && c.csts.Shutdown() == nvme.CSTSShutdownNone && !c.dead)
 }
@@ -83,18 +83,18 @@ func (t *Target) underWay(c *controller) (all []*Queue) {
 		_, all, _ = whereabouts(c.left.queues)
 	}
 	for q := range t.queues {
-		if q.sq.Load() != 0 && q.ctrl == c && q.reaching() > 0 { // until 0 is past q.ctrl belongs to Connect
+		if q.sq.Load() != 0 && q.ctrl == c && q.reaching() > 0 { // while sq is 0, q.ctrl belongs to Connect
 			all = append(all, q)
 		}
 	}
 	return all
 }
 
-// ended says whether the connection of a queue is ending, or all of its controller are.
+// ended reports whether the connection of a queue is ending, or all connections of its controller are.
 func (q *Queue) ended() bool { return q.state.Load() == queueDown || q.ctrl.ended() }
 
-// reaching is the number of commands of a queue under way that reach volumes. Of an admin queue it's Format and write
-// protection alone.
+// reaching returns the number of commands of a queue that are under way and reach volumes. On an admin queue only
+// Format and write protection do.
 func (q *Queue) reaching() int {
 	if q.qid != 0 {
 		return q.underWay()

@@ -14,7 +14,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
-// slowVolume runs a test in virtual time with a target whose volume keeps what it is told until it is released.
+// slowVolume runs a test in virtual time with a target whose volume keeps its requests until it is released.
 func slowVolume(t *testing.T, f func(t *testing.T, tg *Target, v *testVolume), change ...func(*Config)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -47,8 +47,8 @@ var (
 	ccDown = setProperty(nvme.PropCC, uint64(nvme.CCFabrics|nvme.CCEnable|nvme.CCSHNNormal))
 )
 
-// TestResetWaitsForVolume: a controller is disabled (CSTS.RDY = 0) when no write can reach the volume any more, and
-// enabled again no sooner.
+// TestResetWaitsForVolume: a controller is disabled (CSTS.RDY = 0) only when no write can reach the volume any more,
+// and not enabled again before that.
 func TestResetWaitsForVolume(t *testing.T) {
 	for name, hasty := range map[string]bool{"host waits for RDY": false, "host enables at once": true} {
 		t.Run(name, func(t *testing.T) {
@@ -83,7 +83,7 @@ func TestResetWaitsForVolume(t *testing.T) {
 	}
 }
 
-// lines is what a log wrote, while it is written.
+// lines is the output of a log, which can be read while it is written.
 type lines struct {
 	mu  sync.Mutex
 	all []string
@@ -96,7 +96,7 @@ func (l *lines) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// with are those that have a text in them.
+// with returns the lines that contain a text.
 func (l *lines) with(text string) (found []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -108,7 +108,7 @@ func (l *lines) with(text string) (found []string) {
 	return found
 }
 
-// TestSettlingIsTold: what a controller waits for is in the log once, where it takes long; hosts see only that it isn't
+// TestSettlingIsTold: if it takes long, the log says once what a controller waits for; hosts only see that it isn't
 // ready.
 func TestSettlingIsTold(t *testing.T) {
 	const told = "level=WARN msg=\"a controller waits"
@@ -145,7 +145,7 @@ func TestSettlingIsTold(t *testing.T) {
 	}, func(c *Config) { c.Log = slog.New(slog.NewTextHandler(&log, nil)) })
 }
 
-// TestShutdownWaitsForVolume: a shutdown is complete when what was on its way has arrived, and is durable.
+// TestShutdownWaitsForVolume: a shutdown is complete when all writes under way have arrived, and are durable.
 func TestShutdownWaitsForVolume(t *testing.T) {
 	slowVolume(t, func(t *testing.T, tg *Target, v *testVolume) {
 		s := connect(t, tg, testNQN)
@@ -174,8 +174,8 @@ func TestShutdownWaitsForVolume(t *testing.T) {
 	})
 }
 
-// TestNothingWhileDisabled: a controller that was shut down and is disabled executes nothing, though its RDY stays while
-// a write is on its way.
+// TestNothingWhileDisabled: a controller that was shut down and is disabled executes nothing, though its RDY stays set
+// while a write is under way.
 func TestNothingWhileDisabled(t *testing.T) {
 	slowVolume(t, func(t *testing.T, tg *Target, v *testVolume) {
 		s := connect(t, tg, testNQN)
@@ -194,8 +194,8 @@ func TestNothingWhileDisabled(t *testing.T) {
 	})
 }
 
-// TestResetEndsWaiting: a command that waits when its controller is reset never reaches the volume, whatever comes for it
-// afterwards.
+// TestResetEndsWaiting: a command that waits when its controller is reset never reaches the volume, whatever becomes
+// available for it afterwards.
 func TestResetEndsWaiting(t *testing.T) {
 	for name, mode := range map[string]func(*fakeConn){
 		"for data":   func(c *fakeConn) { c.holdPull, c.stays = true, true },
@@ -226,7 +226,7 @@ func TestResetEndsWaiting(t *testing.T) {
 }
 
 // TestOthersDontWait: a controller is disabled and shut down when its own commands have ended. It doesn't wait for
-// those of another one that its host lost after it had become ready.
+// those on another one that its host lost after it had become ready.
 func TestOthersDontWait(t *testing.T) {
 	slowVolume(t, func(t *testing.T, tg *Target, v *testVolume) {
 		lost, reset, down := connect(t, tg, testNQN), connect(t, tg, testNQN), connect(t, tg, testNQN)
@@ -252,8 +252,8 @@ func TestOthersDontWait(t *testing.T) {
 	})
 }
 
-// TestResetEndsFormat: a Format doesn't outlive a reset of its controller, nor does a shutdown wait for all of it, and
-// what it does to the volume is over when CSTS says so.
+// TestResetEndsFormat: a Format doesn't outlive a reset of its controller, a shutdown doesn't wait for all of it, and
+// its effect on the volume is over when CSTS says so.
 func TestResetEndsFormat(t *testing.T) {
 	for name, tc := range map[string]struct {
 		cc   nvme.Command
@@ -303,14 +303,14 @@ func TestResetEndsFormat(t *testing.T) {
 }
 
 // TestShutdownDropsHalf: the first half of a pair that is about to be held when its controller is shut down doesn't
-// keep that waiting.
+// delay the shutdown.
 func TestShutdownDropsHalf(t *testing.T) {
 	slowVolume(t, func(t *testing.T, tg *Target, _ *testVolume) {
 		s := connect(t, tg, testNQN)
 		half := s.io.newRequest()
 		half.Cmd = fusedCommand(nvme.OpCompare, nvme.FuseFirst, 0, 1)
 		s.io.wg.Add(1)
-		// What Submit does, with the shutdown where it has just seen that the controller is live.
+		// What Submit does if the shutdown comes just after it has seen that the controller is live.
 		s.io.q.submitted.Add(1)
 		half.begin(s.io.q, tg.Now())
 		s.admin.must(ccDown, nil)

@@ -8,7 +8,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
-// Snapshot is what the target counts, at one moment. What it names is bounded: by the
+// Snapshot is the state of the target's counters at one moment. The number of its entries is bounded: by the
 // configuration for subsystems and namespaces, by Limits for controllers and queues.
 type Snapshot struct {
 	Connections int // queues, connected or not yet
@@ -16,7 +16,7 @@ type Snapshot struct {
 	Draining    bool             // since Drain, until Resume
 	Transports  []TransportStats // by type
 	Subsystems  []SubsystemStats // by NQN, the discovery subsystem last
-	ANA         []ANAStats       // of each port, the groups that namespaces are in
+	ANA         []ANAStats       // for each port, the groups that have namespaces
 }
 
 // ANAStats is the state of an ANA group at a port.
@@ -28,19 +28,19 @@ type ANAStats struct {
 	State     nvme.ANAState
 }
 
-// TransportStats count the queues over one type of transport, those gone included.
+// TransportStats count the queues over one type of transport, including those that are gone.
 type TransportStats struct {
 	Transport         nvme.TransportType
 	Queues            int    // now
 	InFlight          int    // commands, now
-	Connects          uint64 // connections taken
+	Connects          uint64 // connections accepted
 	Disconnects       uint64 // connections gone
-	Failures          uint64 // of them, those of hosts, let in by Connect, that were lost rather than closed
-	LostHosts         uint64 // controllers whose host was lost, or went without a shutdown
+	Failures          uint64 // those of them that had been let in by Connect and were lost rather than closed
+	LostHosts         uint64 // controllers whose host was lost, or left without a shutdown
 	RefusedConnects   uint64 // Connect commands that failed
 	KeepAliveTimeouts uint64 // controllers that ended because their host was silent
-	Authentications   uint64 // of hosts, on one queue each, that succeeded
-	AuthFailures      uint64 // and that failed
+	Authentications   uint64 // of hosts, each on one queue, that succeeded
+	AuthFailures      uint64 // likewise, that failed
 	GaveWay           uint64 // connections that had to make room for others
 	IO                IOStats
 }
@@ -78,7 +78,7 @@ type ControllerStats struct {
 	Remote    netip.AddrPort
 	Since     time.Time
 	KeepAlive time.Duration // timeout; 0 for none
-	Queues    []QueueStats  // of now, by QID, the admin queue first
+	Queues    []QueueStats  // current ones, by QID, the admin queue first
 	Retired   IOStats       // of its I/O queues that are gone
 	Auth      *AuthStats    // of the admin queue; nil: the host was not authenticated
 }
@@ -91,7 +91,7 @@ type QueueStats struct {
 	IO       IOStats
 }
 
-// Snapshot reads every counter.
+// Snapshot returns the current value of every counter.
 func (t *Target) Snapshot() Snapshot {
 	t.mu.Lock()
 	s := Snapshot{Connections: len(t.queues), Controllers: len(t.controllers), Draining: t.draining}

@@ -2,29 +2,29 @@ package target
 
 import "sync/atomic"
 
-// Stage is a part of what a command does between its arrival and the end of its answer.
+// Stage is a part of a command's time between its arrival and the end of its response.
 type Stage int
 
-// Stages. What is left of a command's time is the engine's own.
+// The stages. The rest of a command's time is the engine's own.
 const (
-	StageMemory  Stage = iota // waits for the transport's memory: too many commands at once
+	StageMemory  Stage = iota // waiting for the transport's memory: too many commands at once
 	StageReceive              // the host's data is on its way: the network, and the host
-	StageVolume               // the volume works
-	StageSend                 // the answer is on its way: the network (RDMA: to its acknowledgement)
+	StageVolume               // the volume is working
+	StageSend                 // the response is on its way: the network (RDMA: until its acknowledgement)
 	NumStages
 )
 
 func (s Stage) String() string { return [...]string{"memory", "receive", "volume", "send"}[s] }
 
-// sampled says whether a queue's n-th command has its stages measured. It is one in 64: to read
-// the clock costs a fast volume as much as everything else. Which ones looks random, lest a host
-// that alternates has only its reads measured.
+// sampled reports whether a queue's n-th command has its stages measured. One in 64 has: reading the clock costs as
+// much as all the rest of a fast volume's command. The choice looks random, so that with a host that alternates it
+// isn't only its reads that are measured.
 func sampled(n uint64) bool { return n*goldenRatio>>58 == 0 }
 
-// goldenRatio spreads numbers that follow one another (Knuth's multiplicative hashing).
+// goldenRatio scatters consecutive numbers (Knuth's multiplicative hashing).
 const goldenRatio = 0x9e3779b97f4a7c15
 
-// stageCounters say where the time of sampled commands went.
+// stageCounters count where the time of sampled commands went.
 type stageCounters struct {
 	sampled atomic.Uint64
 	nanos   [NumStages]atomic.Uint64
@@ -64,7 +64,7 @@ func (r *Request) leave(s Stage) {
 	}
 }
 
-// countStages gives the stages of a sampled command, whose answer is out, to a counter.
+// countStages adds the stages of a sampled command, whose response is out, to a counter.
 func (r *Request) countStages(c *stageCounters) {
 	c.sampled.Add(1)
 	for s, n := range r.engine.stages {

@@ -8,8 +8,8 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
-// The time of sampled commands is counted where it passed: with the volume, on the way from the
-// host and to it.
+// The time of sampled commands is counted in the stage where it passed: with the volume, on the way from the host and
+// to it.
 func TestStages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := newTestVolume(1<<20, 512)
@@ -47,7 +47,7 @@ func TestStages(t *testing.T) {
 	})
 }
 
-// The data of a write comes from the host, perhaps after a wait for memory to put it to.
+// The data of a write comes from the host, perhaps after a wait for memory for it.
 func TestStagesOfWrites(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tg := newTarget(t, newTestVolume(1<<20, 512))
@@ -63,7 +63,7 @@ func TestStagesOfWrites(t *testing.T) {
 	})
 }
 
-// Of commands that alternate, both kinds are sampled alike.
+// Of commands that alternate, both kinds are sampled equally.
 func TestSampled(t *testing.T) {
 	var of [2]int
 	for n := range uint64(64_000) {

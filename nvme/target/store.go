@@ -8,32 +8,32 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
-// Store keeps what must outlive the target, and power failures: reservations that persist, blocks that
-// are marked, write protection, what hosts make of a subsystem's namespaces, sanitize operations and
-// events. Package statedir has one.
+// Store keeps what must outlive the target, and power failures: reservations that persist, marks of uncorrectable
+// blocks, write protection, what hosts change in a subsystem's namespaces, sanitize operations and events. Package
+// statedir implements one.
 type Store interface {
-	// Load gives what was saved last under a name; nil where nothing was.
+	// Load returns what was last saved under a name; nil if nothing was.
 	Load(name string) ([]byte, error)
-	// Save replaces what is kept under a name. When it returns without an error the new
-	// content survives a power failure; after an error, or a failure before it returns, the
-	// old one or the new one does, whole. It may block.
+	// Save replaces what is kept under a name. When it returns without an error, the new content survives a power
+	// failure; after an error, or a failure before it returns, either the old or the new content does, whole. It may
+	// block.
 	Save(name string, data []byte) error
-	// Delete forgets what is kept under a name, where there is something.
+	// Delete deletes what is kept under a name, if there is anything.
 	Delete(name string) error
 }
 
-// What is stored of a namespace lies under its UUID. Where that is given, it says that the namespace is the same,
-// whatever volume it has: who moves a volume takes the UUID along. A UUID that is derived from the NSID says nothing of
-// the volume: an operator who removes a namespace, and adds another volume under its NSID, has a new namespace, to
-// which no host has registered and of which no block is marked. So it is stored of which volume something is.
+// The state of a namespace is stored under its UUID. A UUID that is given identifies the namespace, whatever volume it
+// has: an operator who moves a volume keeps its UUID. A UUID that is derived from the NSID says nothing about the
+// volume: an operator who removes a namespace, and adds another volume under its NSID, has a new namespace, to which no
+// host has registered and of which no block is marked. So the volume is stored with the state.
 
-// storedState is what is stored of a namespace.
+// storedState is the state of a namespace as it is stored.
 type storedState struct {
 	Volume string          `json:"volume"`
 	State  json.RawMessage `json:"state"`
 }
 
-// stateVolume is what the volume is called there. Relative paths count from where the program runs.
+// stateVolume returns the volume's name in stored states. Relative paths are relative to the working directory.
 func (ns *Namespace) stateVolume() string {
 	path := ns.info.Path
 	if abs, err := filepath.Abs(path); err == nil && path != "" {
@@ -42,7 +42,7 @@ func (ns *Namespace) stateVolume() string {
 	return ns.info.Kind + ":" + path
 }
 
-// loadState gives what was saved last under a name; nil where nothing was, or of another volume.
+// loadState returns what was last saved under a name; nil if nothing was, or it was for another volume.
 func (ns *Namespace) loadState(name string) ([]byte, error) {
 	b, err := ns.sub.t.store.Load(name)
 	if err != nil || b == nil {
@@ -59,8 +59,8 @@ func (ns *Namespace) loadState(name string) ([]byte, error) {
 	return s.State, nil
 }
 
-// saving makes a change that is saved, where anything is: elsewhere then, as that takes time. Who opens the directory
-// next finds it ended.
+// saving makes a change that is saved if there is a Store: then in another goroutine, as that takes time, which ends
+// before the subsystem is closed, so that nothing is saved after another process has opened the directory.
 func (r *Request) saving(change func()) {
 	c := r.engine.q.ctrl
 	if c.t.store == nil {
@@ -70,7 +70,7 @@ func (r *Request) saving(change func()) {
 	c.sub.work.Go(change)
 }
 
-// saveState saves something as the volume's.
+// saveState saves something for the namespace's volume.
 func (ns *Namespace) saveState(name string, state any) error {
 	b, err := json.Marshal(state)
 	if err != nil {
@@ -82,18 +82,18 @@ func (ns *Namespace) saveState(name string, state any) error {
 	return ns.sub.save(name, append(b, '\n'))
 }
 
-// stateName is where something of the subsystem is stored.
+// stateName is the name under which something of the subsystem is stored.
 func (s *Subsystem) stateName(what string) string {
 	return what + "-" + nvme.HostID(deriveUUID(s.nqn, 0)).String()
 }
 
-// save is the Store's, while the subsystem isn't closed. A command of a host that is being disconnected may come after
-// that, and another subsystem have the name by then, or another program the Store.
+// save saves in the Store unless the subsystem is closed. A command of a host that is being disconnected may come later
+// than that, when another subsystem may have the name, or another program the Store.
 func (s *Subsystem) save(name string, data []byte) error {
 	return s.storing(func() error { return s.t.store.Save(name, data) })
 }
 
-// unsave forgets what is kept under a name, likewise.
+// unsave deletes what is kept under a name, unless the subsystem is closed.
 func (s *Subsystem) unsave(name string) error {
 	return s.storing(func() error { return s.t.store.Delete(name) })
 }
@@ -109,7 +109,7 @@ func (s *Subsystem) storing(f func() error) error {
 	return f()
 }
 
-// sayOthers logs that what is stored is of another volume.
+// sayOthers logs that stored state belongs to another volume.
 func (ns *Namespace) sayOthers() {
 	if len(ns.others) > 0 {
 		ns.sub.t.log.Warn("reservations, marks and write protection of another volume are left alone",

@@ -10,8 +10,8 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
-// FuzzState starts a target whose Store kept anything under one of its names. It refuses that as ErrState, or
-// serves a host, to which what was kept shows in logs and reports that make sense.
+// FuzzState starts a target whose Store has arbitrary data under one of its names. The target refuses that as ErrState,
+// or serves a host, to which the data shows in logs and reports that make sense.
 func FuzzState(tf *testing.F) {
 	f := fuzzing.New(tf)
 	for i, saved := range []string{
@@ -41,13 +41,13 @@ func FuzzState(tf *testing.F) {
 		defer closeTarget(t, tg)
 		s := connectAs(t, tg, 1)
 		defer s.close()
-		if tg.Subsystem(testNQN).sanitizing().OK() { // else the log can't be read
+		if tg.Subsystem(testNQN).sanitizing().OK() { // otherwise the log can't be read
 			readEvents(s.admin, nvme.PersistentEstablish)
 		}
 	})
 }
 
-// stateNames are those of all that a target keeps of a subsystem with one namespace.
+// stateNames are the names of everything that a target stores of a subsystem with one namespace.
 func stateNames(t *testing.T) []string {
 	t.Helper()
 	s := newSubsystem(nil, &SubsystemConfig{NQN: testNQN})
@@ -58,7 +58,7 @@ func stateNames(t *testing.T) []string {
 	}
 }
 
-// anyPool has every volume that it could have made, and none that is open twice.
+// anyPool has every volume that it could have made, and opens none twice.
 type anyPool struct{}
 
 var errNoVolume = errors.New("there is no such volume")

@@ -6,9 +6,9 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
-// TestStoredOfAnother: reservations, marks and write protection are a namespace's for as long as it is the same: by its
-// UUID where that is given, whatever volume it moves to, and else by its volume. Another volume that is exported under
-// its NSID has none of them, and doing without doesn't forget them.
+// TestStoredOfAnother: reservations, marks and write protection stay with a namespace as long as it is the same: by its
+// UUID if that is given, whatever volume it moves to, and otherwise by its volume. Another volume that is exported
+// under its NSID has none of them, but they aren't forgotten.
 func TestStoredOfAnother(t *testing.T) {
 	id := [16]byte{1}
 	for _, x := range []struct {
@@ -62,7 +62,7 @@ func TestStoredOfAnother(t *testing.T) {
 	}
 }
 
-// TestStoredWithoutVolume: what was stored before it was said of which volume it is, is the namespace's.
+// TestStoredWithoutVolume: state that was stored without its volume, by an earlier version, belongs to the namespace.
 func TestStoredWithoutVolume(t *testing.T) {
 	store := newMemStore()
 	names := stateNames(t)

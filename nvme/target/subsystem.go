@@ -23,21 +23,21 @@ type Subsystem struct {
 	maxCtrls  int
 	access    atomic.Pointer[access]
 
-	// namespaces by NSID less one, with nil where there is none; replaced as a whole.
+	// namespaces is indexed by NSID less one, with nil where there is none; it is replaced as a whole.
 	namespaces atomic.Pointer[[]*Namespace]
 	change     sync.Mutex // one change of namespaces at a time
 
-	managed    *managed // nil where hosts don't create namespaces
+	managed    *managed // nil if hosts can't create namespaces
 	sanitize   sanitizer
 	persistent persistentLog
 
-	// What takes time and belongs to no queue runs in work, and ends early with ctx.
+	// Work that takes time and belongs to no queue runs in work, and ends early with ctx.
 	work   tasks
 	ctx    context.Context
 	cancel context.CancelFunc
 
 	stored    sync.RWMutex // held by each save
-	storedAll bool         // there are no more
+	storedAll bool         // nothing is saved any more
 
 	// Under Target.mu.
 	controllers int
@@ -71,7 +71,7 @@ func newSubsystem(t *Target, c *SubsystemConfig) *Subsystem {
 	return s
 }
 
-// open brings back what is stored of the subsystem, and adds its namespaces.
+// open loads what is stored of the subsystem, and adds its namespaces.
 func (s *Subsystem) open(namespaces []NamespaceConfig) error {
 	if s.managed != nil && s.t.store == nil {
 		return configError("subsystem %s: hosts can't create namespaces without a Store", s.nqn)
@@ -95,8 +95,8 @@ func (s *Subsystem) open(namespaces []NamespaceConfig) error {
 	return nil
 }
 
-// close ends what runs in the background, lets go of the volumes and closes those that are the
-// subsystem's own. Nobody uses it any more.
+// close ends the background work, lets go of the volumes and closes those that belong to the subsystem. Nothing uses it
+// any more.
 func (s *Subsystem) close() {
 	s.cancel()
 	s.work.wait()
@@ -111,7 +111,7 @@ func (s *Subsystem) close() {
 	}
 }
 
-// NQN is the subsystem's name.
+// NQN returns the subsystem's name.
 func (s *Subsystem) NQN() string { return s.nqn }
 
 func discoverySubsystem(t *Target, nqn string) *Subsystem {

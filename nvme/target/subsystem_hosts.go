@@ -21,10 +21,10 @@ func (s *Subsystem) allows(host string) bool {
 	return a.any || a.hosts[host]
 }
 
-// SetHosts replaces AllowAnyHost and Hosts of the configuration. Hosts that are connected stay so until AllowHosts: what
-// is new counts for queues that connect. It is apart from that for the sake of those who may have to take it back.
-// Discovery controllers are told, for what the subsystem's hosts find has changed. The error is ErrConfig, for what is
-// no NQN.
+// SetHosts replaces AllowAnyHost and Hosts of the configuration. Hosts that are connected stay so until AllowHosts: the
+// new rules apply to queues that connect. It is separate from AllowHosts for callers that may have to undo it.
+// Discovery controllers are told, because what the subsystem's hosts find has changed. The error is ErrConfig, for a
+// name that is not an NQN.
 func (s *Subsystem) SetHosts(anyHost bool, hosts []string) error {
 	for _, h := range hosts {
 		if err := nvme.CheckNQN(h); err != nil {
@@ -36,7 +36,7 @@ func (s *Subsystem) SetHosts(anyHost bool, hosts []string) error {
 	return nil
 }
 
-// AllowHosts is SetHosts, and disconnects the hosts that aren't allowed any more; the others notice nothing.
+// AllowHosts is SetHosts, and also disconnects the hosts that aren't allowed any more; the others notice nothing.
 func (s *Subsystem) AllowHosts(anyHost bool, hosts []string) error {
 	if err := s.SetHosts(anyHost, hosts); err != nil {
 		return err

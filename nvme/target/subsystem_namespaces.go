@@ -8,7 +8,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
-// namespace finds an active namespace; nil where there is none.
+// namespace finds an active namespace; nil if there is none.
 func (s *Subsystem) namespace(nsid uint32) *Namespace {
 	table := *s.namespaces.Load()
 	if i := nsid - 1; i < uint32(len(table)) {
@@ -17,15 +17,14 @@ func (s *Subsystem) namespace(nsid uint32) *Namespace {
 	return nil
 }
 
-// all are the active namespaces in the order of their NSIDs.
+// all returns the active namespaces in the order of their NSIDs.
 func (s *Subsystem) all() []*Namespace {
 	table := slices.Clone(*s.namespaces.Load())
 	return slices.DeleteFunc(table, func(ns *Namespace) bool { return ns == nil })
 }
 
-// AddNamespace adds a namespace and tells the connected hosts. The error is ErrConfig, ErrExists,
-// ErrLimit where every NSID is taken, ErrState, that of the Store, ErrRemoved where the subsystem was
-// removed, or ErrClosed.
+// AddNamespace adds a namespace and tells the connected hosts. The error is ErrConfig, ErrExists, ErrLimit if every
+// NSID is taken, ErrState, that of the Store, ErrRemoved if the subsystem was removed, or ErrClosed.
 func (s *Subsystem) AddNamespace(c NamespaceConfig) (*Namespace, error) {
 	if err := s.operators(&c); err != nil {
 		return nil, err
@@ -37,9 +36,9 @@ func (s *Subsystem) AddNamespace(c NamespaceConfig) (*Namespace, error) {
 	return ns, nil
 }
 
-// CheckNamespace is for those who have to know that AddNamespace will do before they do what can't be taken back. The
-// error is the one that it would return, but for a UUID, an NGUID or an EUI64 that another namespace has: that may be
-// one which goes before.
+// CheckNamespace is for callers that must know that AddNamespace will succeed before they do something that can't be
+// undone. It returns the error that AddNamespace would, except for a UUID, NGUID or EUI64 that another namespace has:
+// that may be one that is about to be removed.
 func (s *Subsystem) CheckNamespace(c NamespaceConfig) error {
 	if err := s.operators(&c); err != nil {
 		return err
@@ -56,7 +55,7 @@ func (s *Subsystem) CheckNamespace(c NamespaceConfig) error {
 	return nil
 }
 
-// operators refuses a namespace whose NSID is for hosts to give.
+// operators refuses a namespace of the operator whose NSID is in the range of namespaces that hosts create.
 func (s *Subsystem) operators(c *NamespaceConfig) error {
 	if s.managed != nil && c.NSID >= FirstCreatedNSID {
 		return configError("subsystem %s: namespace %d: NSIDs from %d on are for namespaces that hosts create",
@@ -65,7 +64,7 @@ func (s *Subsystem) operators(c *NamespaceConfig) error {
 	return nil
 }
 
-// addNamespace returns errors that leave the subsystem for its callers to name.
+// addNamespace returns errors that don't name the subsystem; its callers add that.
 func (s *Subsystem) addNamespace(c NamespaceConfig) (*Namespace, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
@@ -82,7 +81,7 @@ func (s *Subsystem) addNamespace(c NamespaceConfig) (*Namespace, error) {
 	return ns, nil
 }
 
-// ready makes a namespace with what is stored of it, and the table that has it. Called with change held.
+// ready makes a namespace with what is stored of it, and the table that includes it. Called with change held.
 func (s *Subsystem) ready(c *NamespaceConfig) (*Namespace, []*Namespace, error) {
 	table := slices.Clone(*s.namespaces.Load())
 	nsid := c.NSID
@@ -130,8 +129,8 @@ func (s *Subsystem) insert(c *NamespaceConfig) (*Namespace, error) {
 	return ns, nil
 }
 
-// distinct refuses a namespace with an identifier of another: hosts take two with one for the same. Called with change
-// held.
+// distinct refuses a namespace that has an identifier of another one: hosts would take the two for the same. Called
+// with change held.
 func (s *Subsystem) distinct(ns *Namespace) error {
 	for _, other := range *s.namespaces.Load() {
 		var what string
@@ -151,8 +150,8 @@ func (s *Subsystem) distinct(ns *Namespace) error {
 	return nil
 }
 
-// publish makes a table with a new namespace the subsystem's, unless nobody would ever take that away again. Called
-// with change held.
+// publish makes a table with a new namespace the subsystem's, unless the target is closed or the subsystem removed, as
+// nothing would ever remove the namespace again. Called with change held.
 func (s *Subsystem) publish(ns *Namespace, table *[]*Namespace) error {
 	s.t.mu.Lock() // the states of its group may change meanwhile
 	defer s.t.mu.Unlock()
@@ -167,14 +166,14 @@ func (s *Subsystem) publish(ns *Namespace, table *[]*Namespace) error {
 	s.t.offerNamespace(ns)
 	s.namespaces.Store(table)
 	s.t.countANA(ns)
-	if !s.sanitizing().OK() { // it has begun meanwhile, and may not have seen ns
+	if !s.sanitizing().OK() { // it has begun meanwhile, and may have missed ns
 		ns.refuse(true)
 	}
 	return nil
 }
 
-// RemoveNamespace takes a namespace away, tells the connected hosts, and returns when no
-// request uses its volume any more. The error is ErrNotFound.
+// RemoveNamespace removes a namespace, tells the connected hosts, and returns when no request uses its volume any more.
+// The error is ErrNotFound.
 func (s *Subsystem) RemoveNamespace(nsid uint32) error {
 	wait, err := s.TakeNamespace(nsid)
 	if err == nil {
@@ -183,8 +182,8 @@ func (s *Subsystem) RemoveNamespace(nsid uint32) error {
 	return err
 }
 
-// TakeNamespace is RemoveNamespace for those who don't wait then and there: on a volume that hangs, that takes as long as
-// that does. What it returns is to be called, and waits.
+// TakeNamespace is RemoveNamespace for callers that don't want to wait at once: if a volume hangs, the wait takes as
+// long as the volume does. The caller must call the function that it returns, which waits.
 func (s *Subsystem) TakeNamespace(nsid uint32) (wait func(), err error) {
 	ns, err := s.takeNamespace(nsid, nil)
 	if err != nil {
@@ -193,8 +192,9 @@ func (s *Subsystem) TakeNamespace(nsid uint32) (wait func(), err error) {
 	return ns.remove, nil
 }
 
-// takeNamespace begins to remove a namespace: it is there no more. It doesn't tell the host of one controller, which has
-// asked for it (NVMe base, "Namespace Deletion Asynchronous Event Reporting"). remove follows.
+// takeNamespace begins to remove a namespace, which is gone for hosts from then on. It doesn't tell the host of the
+// controller by, which has asked for it (NVMe base, "Namespace Deletion Asynchronous Event Reporting"). remove must
+// follow.
 func (s *Subsystem) takeNamespace(nsid uint32, by *controller) (*Namespace, error) {
 	s.change.Lock()
 	ns := s.namespace(nsid)
@@ -208,15 +208,14 @@ func (s *Subsystem) takeNamespace(nsid uint32, by *controller) (*Namespace, erro
 	s.namespaces.Store(&table)
 	s.t.countANA(ns)
 	s.t.mu.Unlock()
-	s.forgetFeatures(nsid) // before one comes that is given its identifier
+	s.forgetFeatures(nsid) // before a new one is given its identifier
 	s.change.Unlock()
 	ns.refuseAll()
 	s.namespaceChanged(nsid, by)
 	return ns, nil
 }
 
-// namespaceChanged notes in every controller but one that a namespace came, went or changed
-// its attributes.
+// namespaceChanged notes in every controller except one that a namespace came, went or changed its attributes.
 func (s *Subsystem) namespaceChanged(nsid uint32, except *controller) {
 	for _, c := range s.t.controllersOf(s) {
 		if c != except && c.has(nsid) {

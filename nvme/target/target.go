@@ -21,10 +21,10 @@ import (
 type Target struct {
 	limits Limits
 	log    *slog.Logger
-	epoch  time.Time // of now
+	epoch  time.Time // Now counts from here
 	store  Store     // nil: nothing persists
 
-	auth      atomic.Pointer[Authentication] // nil: nobody has to
+	auth      atomic.Pointer[Authentication] // nil: no host has to authenticate itself
 	computing chan struct{}                  // holds an element for each authentication that is being computed
 
 	buffers bufferList
@@ -36,7 +36,7 @@ type Target struct {
 	draining    bool
 	idle        chan struct{} // closed when the last queue of a closed target is gone
 	subsystems  map[string]*Subsystem
-	inOrder     []*Subsystem    // subsystems by name; nil where that is to be made anew
+	inOrder     []*Subsystem    // subsystems by name; nil if it has to be rebuilt
 	changing    map[string]bool // subsystems that are being added, or removed
 	ports       []Port
 	referrals   []Referral
@@ -45,12 +45,12 @@ type Target struct {
 	newcomers   crowd.Crowd[*Queue] // of queues
 	leaving     int                 // queues that give way and are still there
 	controllers map[uint16]*controller
-	lastCNTLID  uint16 // they are handed out in turn, lest a host remembers one that is used again
+	lastCNTLID  uint16 // handed out in turn, so that one that a host may remember isn't reused soon
 	nextShard   int
 	transports  map[nvme.TransportType]*transportTotals
 }
 
-// transportTotals outlive the queues that they count.
+// transportTotals are the counters of one transport. They outlive the queues that they count.
 type transportTotals struct {
 	connects, disconnects, failures uint64
 	lostHosts                       uint64
@@ -104,13 +104,13 @@ func New(c Config) (*Target, error) {
 	return t, nil
 }
 
-// Now is the target's clock: the time since it was made, in nanoseconds. It reads the monotonic
-// clock only, at half the price of time.Now. That is still as much as a fast volume's work, so a
-// transport looks at it once for all commands that came together (Request.Arrived).
+// Now returns the target's clock: the time since it was made, in nanoseconds. It reads only the monotonic clock, at
+// half the cost of time.Now. That is still as much as a fast volume's work, so a transport reads it once for all
+// commands that arrived together (Request.Arrived).
 func (t *Target) Now() int64 { return int64(time.Since(t.epoch)) }
 
-// AddSubsystem adds a subsystem with its namespaces. The error is ErrConfig, ErrExists, also where
-// RemoveSubsystem hasn't returned, ErrClosed, ErrState, or that of the Store; then nothing was added.
+// AddSubsystem adds a subsystem with its namespaces. The error is ErrConfig, ErrExists (also while RemoveSubsystem
+// hasn't returned), ErrClosed, ErrState, or that of the Store; then nothing was added.
 func (t *Target) AddSubsystem(c SubsystemConfig) (*Subsystem, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
@@ -133,7 +133,7 @@ func (t *Target) AddSubsystem(c SubsystemConfig) (*Subsystem, error) {
 	return s, nil
 }
 
-// claim has nobody else add a subsystem of that name, lest what it stored be opened twice.
+// claim reserves the name of a subsystem, so that what is stored under it isn't opened twice.
 func (t *Target) claim(nqn string) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -154,7 +154,7 @@ func (t *Target) disclaim(nqn string) {
 	t.mu.Unlock()
 }
 
-// enter puts a subsystem into the table. Its name is claimed.
+// enter puts a subsystem into the table. Its name must be claimed.
 func (t *Target) enter(s *Subsystem) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -166,15 +166,15 @@ func (t *Target) enter(s *Subsystem) error {
 	return nil
 }
 
-// Subsystem finds a subsystem by its NQN; nil where there is none.
+// Subsystem finds a subsystem by its NQN; nil if there is none.
 func (t *Target) Subsystem(nqn string) *Subsystem {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.subsystems[nqn]
 }
 
-// RemoveSubsystem takes a subsystem away, disconnects its hosts, and returns when no request
-// uses its volumes any more. The error is ErrNotFound.
+// RemoveSubsystem removes a subsystem, disconnects its hosts, and returns when no request uses its volumes any more.
+// The error is ErrNotFound.
 func (t *Target) RemoveSubsystem(nqn string) error {
 	wait, err := t.TakeSubsystem(nqn)
 	if err == nil {
@@ -217,7 +217,7 @@ func (t *Target) TakeSubsystem(nqn string) (wait func(), err error) {
 	}, nil
 }
 
-// sortedSubsystems are the NVM subsystems in the order of their names; nobody changes the slice. Called with mu held.
+// sortedSubsystems returns the NVM subsystems sorted by name; the slice is never modified. Called with mu held.
 func (t *Target) sortedSubsystems() []*Subsystem {
 	if t.inOrder == nil {
 		t.inOrder = slices.Clip(slices.SortedFunc(maps.Values(t.subsystems),
@@ -239,9 +239,9 @@ func (t *Target) controllersOf(s *Subsystem) []*controller {
 	return all
 }
 
-// NewQueue begins a queue on a new transport connection. The error is ErrLimit when too many
-// are open, ErrMakingRoom where it is worth trying again at once, and ErrClosed when the target is
-// closing. The transport must call Queue.Closed for each queue that it got.
+// NewQueue begins a queue on a new transport connection. The error is ErrLimit if too many are open, ErrMakingRoom if
+// it is worth trying again at once, ErrDraining if the target is draining, and ErrClosed if it is closing. The
+// transport must call Queue.Closed for each queue that it got.
 func (t *Target) NewQueue(c Conn) (*Queue, error) {
 	q := &Queue{t: t, conn: c, attr: c.Attr()}
 	q.seen.Store(t.Now())
@@ -255,7 +255,7 @@ func (t *Target) NewQueue(c Conn) (*Queue, error) {
 	return q, nil
 }
 
-// begin enters a queue, and says whose connection is to end for it.
+// begin enters a queue in the table, and returns the queue whose connection has to end to make room for it.
 func (t *Target) begin(q *Queue) (leaves *Queue, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -275,7 +275,7 @@ func (t *Target) begin(q *Queue) (leaves *Queue, err error) {
 	return leaves, nil
 }
 
-// totals are the counters of a transport. Called with mu held.
+// totals returns the counters of a transport. Called with mu held.
 func (t *Target) totals(tt nvme.TransportType) *transportTotals {
 	n := t.transports[tt]
 	if n == nil {
@@ -296,7 +296,7 @@ func (t *Target) forget(q *Queue, failed bool) {
 	t.left(q)
 	n := t.totals(q.attr.Transport)
 	n.disconnects++
-	if failed && q.sq.Load() != 0 { // else nobody lost a host: somebody looked whether the port is open
+	if failed && q.sq.Load() != 0 { // otherwise no host was lost: something probed whether the port is open
 		n.failures++
 	}
 	q.io.addTo(&n.retired)
@@ -305,9 +305,8 @@ func (t *Target) forget(q *Queue, failed bool) {
 	}
 }
 
-// Close takes no new connections, disconnects every host, and returns when all connections
-// are gone, or with the error of ctx. Volumes stay open, which are their owner's; those of
-// namespaces that hosts created are closed.
+// Close takes no new connections, disconnects every host, and returns when all connections are gone, or with the error
+// of ctx. Volumes stay open for their owners to close, except those of namespaces that hosts created, which are closed.
 func (t *Target) Close(ctx context.Context) error {
 	t.mu.Lock()
 	if !t.closed {
@@ -336,7 +335,7 @@ func (t *Target) Close(ctx context.Context) error {
 	}
 }
 
-// closeSubsystems ends what subsystems do in the background.
+// closeSubsystems ends the background work of subsystems.
 func (t *Target) closeSubsystems() {
 	t.mu.Lock()
 	all := t.sortedSubsystems()

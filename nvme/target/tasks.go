@@ -2,14 +2,14 @@ package target
 
 import "sync"
 
-// tasks are goroutines that somebody waits for.
+// tasks are goroutines that can be waited for.
 type tasks struct {
 	mu     sync.Mutex
 	closed bool
 	all    sync.WaitGroup
 }
 
-// Go runs f in a goroutine. After wait has begun, nobody waits for it.
+// Go runs f in a goroutine. After wait has begun, it isn't waited for.
 func (t *tasks) Go(f func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -18,8 +18,8 @@ import (
 
 var errLost = errors.New("connection lost")
 
-// TestUnwanted: what a volume has of a connection is wanted for as long as that lives, and what the volume drops then
-// is no error of its.
+// TestUnwanted: a request that a volume has from a connection is wanted as long as the connection lives; that a volume
+// drops it afterwards isn't an error of the volume.
 func TestUnwanted(t *testing.T) {
 	v := newTestVolume(1<<20, 4096)
 	v.hold = true
@@ -97,7 +97,7 @@ func nvmeName(op nvme.Opcode) string {
 		nvme.OpDSM: "dsm", nvme.OpVerify: "verify"}[op]
 }
 
-// TestMemoryTooLate: a command that waited for memory, which there is when its connection has ended, isn't executed.
+// TestMemoryTooLate: a command that waited for memory, and gets it when its connection has ended, isn't executed.
 func TestMemoryTooLate(t *testing.T) {
 	for _, op := range []nvme.Opcode{nvme.OpRead, nvme.OpWrite} {
 		slowVolume(t, func(t *testing.T, tg *Target, v *testVolume) {
@@ -113,8 +113,8 @@ func TestMemoryTooLate(t *testing.T) {
 	}
 }
 
-// TestLostWhileNamespaceIsTaken: what waits for a namespace that somebody has alone, perhaps for long, doesn't keep its
-// connection from ending, nor those that wait behind it from their turn.
+// TestLostWhileNamespaceIsTaken: commands that wait for a namespace that an owner has alone, perhaps for long, don't
+// keep their connection from ending, or others behind them from their turn.
 func TestLostWhileNamespaceIsTaken(t *testing.T) {
 	v := newTestVolume(1<<20, 512)
 	tg := newTarget(t, v)
@@ -157,8 +157,8 @@ func TestLostWhileNamespaceIsTaken(t *testing.T) {
 	}
 }
 
-// TestLostBeforeItsTurn: what waited behind a command that waited for a namespace goes on when that one's connection
-// ends.
+// TestLostBeforeItsTurn: commands that waited behind a command that waited for a namespace go on when the connection of
+// that one ends.
 func TestLostBeforeItsTurn(t *testing.T) {
 	v := newTestVolume(1<<20, 512)
 	tg := newTarget(t, v)
@@ -209,7 +209,7 @@ func TestLostDuringConnect(t *testing.T) {
 	}
 }
 
-// TestAdminQueueLost: with its admin queue a controller goes, and all its I/O queues.
+// TestAdminQueueLost: a controller ends with its admin queue, and so do all its I/O queues.
 func TestAdminQueueLost(t *testing.T) {
 	v := newTestVolume(1<<20, 4096)
 	tg := newTarget(t, v)
@@ -230,7 +230,7 @@ func TestAdminQueueLost(t *testing.T) {
 	late.fails(connectCommand(1, 31, 0), connectData(t, s.cntlid, testNQN), gone)
 }
 
-// TestIOQueueLost: an I/O queue alone may go, and be made again.
+// TestIOQueueLost: a single I/O queue may be lost, and created again.
 func TestIOQueueLost(t *testing.T) {
 	tg := newTarget(t, newTestVolume(1<<20, 4096))
 	s := connect(t, tg, testNQN)
@@ -268,8 +268,8 @@ func TestReset(t *testing.T) {
 	s.close()
 }
 
-// TestCommandsOfEndedController: a command that comes when the controller has ended, and before the
-// connection of its queue has, isn't answered: it would be with an error that hosts take as final.
+// TestCommandsOfEndedController: a command that arrives when the controller has ended, but the connection of its queue
+// hasn't, isn't answered: hosts would take the error as final.
 func TestCommandsOfEndedController(t *testing.T) {
 	for name, end := range map[string]func(*controller){
 		"fatal": func(c *controller) { c.csts |= nvme.CSTSFatal },
@@ -299,7 +299,7 @@ func TestCommandsOfEndedController(t *testing.T) {
 	}
 }
 
-// TestShutdownFlushes: CSTS.SHST says complete when the volatile caches are flushed.
+// TestShutdownFlushes: CSTS.SHST says complete when the volatile caches have been flushed.
 func TestShutdownFlushes(t *testing.T) {
 	v := newTestVolume(1<<20, 4096)
 	tg := newTarget(t, v, memVolume(t, 1<<20, 4096))
@@ -328,7 +328,7 @@ func TestShutdownFlushes(t *testing.T) {
 	s.close()
 }
 
-// TestShutdownTakenBack: a shutdown that the host takes back before the caches are flushed isn't complete afterwards.
+// TestShutdownTakenBack: a shutdown that the host revokes before the caches are flushed isn't complete afterwards.
 func TestShutdownTakenBack(t *testing.T) {
 	v := newTestVolume(1<<20, 4096)
 	s := connect(t, newTarget(t, v), testNQN)
@@ -343,8 +343,8 @@ func TestShutdownTakenBack(t *testing.T) {
 	s.io.must(ioCommand(nvme.OpRead, 0, 1, 0), make([]byte, 4096))
 }
 
-// TestShutdownAgainAndAgain: a host that shuts its controller down and up again without end has one
-// flush at a time, and the last shutdown is complete when a flush that began after it is.
+// TestShutdownAgainAndAgain: a host that repeatedly shuts its controller down and revokes that has one flush at a time,
+// and the last shutdown is complete when a flush that began after it is.
 func TestShutdownAgainAndAgain(t *testing.T) {
 	v := newTestVolume(1<<20, 4096)
 	tg := newTarget(t, v)
@@ -370,7 +370,7 @@ func TestShutdownAgainAndAgain(t *testing.T) {
 	s.close()
 }
 
-// TestRemoveWaits: a namespace goes when the last request that uses its volume has.
+// TestRemoveWaits: a namespace is removed when the last request that uses its volume has ended.
 func TestRemoveWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := newTestVolume(1<<20, 4096)
@@ -402,8 +402,8 @@ func TestRemoveWaits(t *testing.T) {
 	})
 }
 
-// TestRemovedWhileOneHasItAlone: what waits for a namespace that is removed is told so at once, though its volume hangs
-// and keeps others from it: neither those commands nor their connections, which may end, wait for the volume.
+// TestRemovedWhileOneHasItAlone: commands that wait for a namespace that is removed are answered at once, though its
+// volume hangs: neither they nor their connections, which may end, wait for the volume.
 func TestRemovedWhileOneHasItAlone(t *testing.T) {
 	slowVolume(t, func(t *testing.T, tg *Target, v *testVolume) {
 		s, other := connectAs(t, tg, 1), connectAs(t, tg, 2)
@@ -467,8 +467,8 @@ func TestRemoveSubsystem(t *testing.T) {
 	dial(t, tg).fails(connectCommand(0, 31, 0), connectData(t, nvme.CNTLIDDynamic, testNQN), nvme.StatusConnectInvalidParameter|dnr)
 }
 
-// TestRemovedStoresNothing: a subsystem that was removed leaves alone what another of its name has stored since, and
-// none is added while one is being removed, which may still store something.
+// TestRemovedStoresNothing: a subsystem that was removed doesn't touch what another one with its name has stored since,
+// and none is added while one is being removed, which may still store something.
 func TestRemovedStoresNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, v := newMemStore(), newTestVolume(1<<20, 4096)
@@ -536,8 +536,8 @@ func TestClose(t *testing.T) {
 	}
 }
 
-// TestProbe: a connection that ends before Connect, as of whoever looks whether the port is open, is no host that was
-// lost; one that was let in is.
+// TestProbe: a connection that ends before Connect, like a port scan's, doesn't count as a lost host; one that was let
+// in does.
 func TestProbe(t *testing.T) {
 	tg := newTarget(t, newTestVolume(1<<20, 512))
 	dial(t, tg).hangUp(errors.New("reset by the peer"))

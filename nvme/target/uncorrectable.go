@@ -10,24 +10,23 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
-// badBlocks are the blocks that hosts marked with Write Uncorrectable: they read as media errors
-// until they are written. They lie in the Store where there is one, for the marks are as durable
-// as data.
+// badBlocks are the blocks that hosts marked with Write Uncorrectable: reading them fails with a media error until they
+// are written. They are kept in the Store if there is one, because the marks are as durable as data.
 type badBlocks struct {
 	mu     sync.Mutex
-	ranges []blockRange // ascending, with room between them
+	ranges []blockRange // ascending, not touching each other
 }
 
-// blockRange is blocks from first on, and before end.
+// blockRange is the blocks from First on, and before End.
 type blockRange struct {
 	First uint64 `json:"first"`
 	End   uint64 `json:"end"`
 }
 
-// maxBadRanges bounds what hosts can have the target remember.
+// maxBadRanges bounds what hosts can make the target remember.
 const maxBadRanges = 4096
 
-// first is the first marked block in a range; false where there is none.
+// first returns the first marked block in a range; false if there is none.
 func (b *badBlocks) first(r blockRange) (uint64, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -38,13 +37,13 @@ func (b *badBlocks) first(r blockRange) (uint64, bool) {
 	return max(b.ranges[i].First, r.First), true
 }
 
-// endingFrom is the index of the first of ascending ranges that ends at a block or behind it.
+// endingFrom returns the index of the first of ascending ranges that ends at block or after it.
 func endingFrom(ranges []blockRange, block uint64) int {
 	i, _ := slices.BinarySearchFunc(ranges, block, func(r blockRange, b uint64) int { return cmp.Compare(r.End, b) })
 	return i
 }
 
-// count is the number of marked blocks.
+// count returns the number of marked blocks.
 func (b *badBlocks) count() (n uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -54,7 +53,7 @@ func (b *badBlocks) count() (n uint64) {
 	return n
 }
 
-// without is ranges with one cut out.
+// without returns ranges with one cut out.
 func without(ranges []blockRange, cut blockRange) (out []blockRange) {
 	for _, r := range ranges {
 		if cut.First >= r.End || r.First >= cut.End {
@@ -71,7 +70,7 @@ func without(ranges []blockRange, cut blockRange) (out []blockRange) {
 	return out
 }
 
-// with is ranges with one more, joined to those that it touches. It changes them.
+// with returns ranges with one more, merged with those that it touches. It modifies them.
 func with(ranges []blockRange, add blockRange) []blockRange {
 	i := endingFrom(ranges, add.First)
 	end := i
@@ -82,7 +81,7 @@ func with(ranges []blockRange, add blockRange) []blockRange {
 	return slices.Replace(ranges, i, end, add)
 }
 
-// mark changes the marks by f, durably where they can be.
+// mark changes the marks by f, durably if there is a Store.
 func (ns *Namespace) mark(f func([]blockRange) []blockRange) error {
 	b := &ns.bad
 	b.mu.Lock()
@@ -100,7 +99,7 @@ func (ns *Namespace) mark(f func([]blockRange) []blockRange) error {
 	return nil
 }
 
-// useBad puts marks into force. Called with the marks' mu held, or before anybody uses them.
+// useBad makes marks effective. Called with the marks' mu held, or before anything uses them.
 func (ns *Namespace) useBad(ranges []blockRange) {
 	ns.bad.ranges = ranges
 	if len(ranges) > 0 {
@@ -112,7 +111,7 @@ func (ns *Namespace) useBad(ranges []blockRange) {
 
 func (ns *Namespace) badName() string { return "uncorrectable-" + nvme.HostID(ns.uuid).String() }
 
-// loadBad brings back the marks that were saved.
+// loadBad loads the marks that were saved.
 func (ns *Namespace) loadBad() error {
 	if ns.sub.t.store == nil {
 		return nil
@@ -135,7 +134,7 @@ func (ns *Namespace) loadBad() error {
 	return nil
 }
 
-// commandRange is the range of a command that names blocks.
+// commandRange returns the range of a command that names blocks.
 func (r *Request) commandRange() blockRange {
 	slba := r.Cmd.SLBA()
 	return blockRange{slba, slba + uint64(r.Cmd.Blocks())}
@@ -149,12 +148,11 @@ func (r *Request) writeUncorrectable() {
 	r.changeMarks(func(old []blockRange) []blockRange { return with(old, r.commandRange()) })
 }
 
-// healed ends a write of blocks some of which may be marked.
+// healed ends a write to blocks some of which may be marked.
 func (r *Request) healed() { r.heal(r.commandRange()) }
 
-// heal takes the marks off blocks that a command has written, and ends it. What was written is made
-// durable first: else a power failure could leave what the blocks held before they were marked, and
-// no mark.
+// heal removes the marks from blocks that a command has written, and ends it. What was written is made durable first:
+// otherwise a power failure could leave what the blocks held before they were marked, without the marks.
 func (r *Request) heal(blocks blockRange) {
 	e := &r.engine
 	if _, marked := e.ns.bad.first(blocks); !marked {
@@ -188,7 +186,7 @@ func (r *Request) changeMarks(f func([]blockRange) []blockRange) {
 	})
 }
 
-// readable is success where none of the blocks that a command reads is marked.
+// readable returns success if none of the blocks that a command reads is marked.
 func (r *Request) readable(blocks blockRange) nvme.Status {
 	bad, found := r.engine.ns.bad.first(blocks)
 	if !found {

@@ -12,7 +12,7 @@ import (
 
 const mediumError = nvme.StatusUnrecoveredRead | dnr
 
-// failMarked reads blocks 100 to 107, which are marked, in each way there is, and what lies around them.
+// failMarked reads blocks 100 to 107, which are marked, in every possible way, and the blocks around them.
 func failMarked(t *testing.T, s *session) {
 	t.Helper()
 	data := make([]byte, 16*512)
@@ -34,8 +34,8 @@ func failMarked(t *testing.T, s *session) {
 	}
 }
 
-// TestWriteUncorrectable: marked blocks are media errors for whatever reads them, until they are
-// written; the marks outlive the target where there is a store.
+// TestWriteUncorrectable: reading marked blocks fails with media errors until they are written; the marks outlive the
+// target if there is a store.
 func TestWriteUncorrectable(t *testing.T) {
 	store := &memStore{kept: map[string][]byte{}}
 	v := newTestVolume(1<<20, 512)
@@ -82,8 +82,8 @@ func TestWriteUncorrectable(t *testing.T) {
 	s.close()
 }
 
-// TestHealedDurably: the mark on a block goes when what was written over it is durable. A power failure
-// that takes a write back must not leave what the block held before it was marked.
+// TestHealedDurably: the mark on a block is removed when what was written over it is durable. A power failure that
+// loses a write must not leave what the block held before it was marked.
 func TestHealedDurably(t *testing.T) {
 	v := newTestVolume(1<<20, 512)
 	tg := newTargetWith(t, func(c *Config) { c.Store = &memStore{kept: map[string][]byte{}} }, v)
@@ -158,8 +158,8 @@ func TestBlockRanges(t *testing.T) {
 	}
 }
 
-// TestUncorrectableLimit: hosts can mark so many ranges and no more, and a write that would leave
-// more of them is refused whole.
+// TestUncorrectableLimit: hosts can mark that many ranges and no more, and a write that would leave more of them is
+// refused as a whole.
 func TestUncorrectableLimit(t *testing.T) {
 	v := newTestVolume(512*(2*maxBadRanges+8), 512)
 	tg := newTarget(t, v)
@@ -177,14 +177,14 @@ func TestUncorrectableLimit(t *testing.T) {
 	b.mu.Unlock()
 	s.io.fails(mark(last+6, 1), nil, nvme.StatusInternalError)
 	data := make([]byte, 512)
-	s.io.fails(ioCommand(nvme.OpWrite, last+1, 1, 0), data, nvme.StatusInternalError) // in the midst of a range: two would be left
+	s.io.fails(ioCommand(nvme.OpWrite, last+1, 1, 0), data, nvme.StatusInternalError) // in the middle of a range: two would be left
 	s.io.must(ioCommand(nvme.OpWrite, last, 1, 0), data)
 	s.io.must(ioCommand(nvme.OpWrite, 0, 1, 0), data) // there is room again
 	s.io.must(mark(last+6, 1), nil)
 	s.close()
 }
 
-// TestManyMarks: how many blocks are marked hardly matters to a read, nor to a target that starts.
+// TestManyMarks: the number of marked blocks hardly matters to a read, or to a target that starts.
 func TestManyMarks(t *testing.T) {
 	took := func(f func()) time.Duration {
 		least := time.Hour
@@ -218,7 +218,7 @@ func TestManyMarks(t *testing.T) {
 	}
 }
 
-// TestMarksAgainstModel: ranges are what a set of blocks is, ascending and with room between them.
+// TestMarksAgainstModel: ranges represent a set of blocks, ascending and not touching each other.
 func TestMarksAgainstModel(t *testing.T) {
 	const blocks = 64
 	r := rand.New(rand.NewPCG(1, 2))

@@ -7,8 +7,8 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
-// volumeStatus is the status for a volume's error. Do Not Retry is set where trying again
-// can't help: a medium may recover, a volume that is busy becomes free, and one out of reach may be reached again.
+// volumeStatus returns the status for a volume's error. Do Not Retry is set if retrying can't help: a medium may
+// recover, a busy volume becomes free, and an unreachable one may be reached again.
 func volumeStatus(op blockdev.Op, err error) nvme.Status {
 	switch {
 	case err == nil:
@@ -21,7 +21,7 @@ func volumeStatus(op blockdev.Op, err error) nvme.Status {
 	case errors.Is(err, blockdev.ErrCapacity):
 		return nvme.StatusCapacityExceeded | nvme.StatusDNR
 	case errors.Is(err, blockdev.ErrReadOnly):
-		if op == blockdev.OpRead { // it may not be read either: EACCES, as of what holds the file
+		if op == blockdev.OpRead { // it can't be read either: EACCES, from whatever holds the file
 			return nvme.StatusAccessDenied | nvme.StatusDNR
 		}
 		return nvme.StatusNamespaceWriteProtected | nvme.StatusDNR

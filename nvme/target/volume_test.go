@@ -19,7 +19,7 @@ type testVolume struct {
 	fail    func(*blockdev.Request) error // nil: succeed
 	hold    bool                          // keep requests until release
 	held    []*blockdev.Request
-	arrived chan struct{} // told of each request held
+	arrived chan struct{} // signaled for each request held
 	log     []blockdev.Op
 	fua     int
 	sizes   blockdev.SizeWatchers

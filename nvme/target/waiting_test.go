@@ -7,8 +7,8 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
-// TestWaitingHoldsNothing: commands that wait for the transport's memory, which is bounded, have no
-// other meanwhile. A host may have thousands of them.
+// TestWaitingHoldsNothing: commands that wait for the transport's memory, which is bounded, hold no other memory
+// meanwhile. A host may have thousands of them.
 func TestWaitingHoldsNothing(t *testing.T) {
 	const commands, size = 100, 1 << 20
 	host := make([]byte, size)
