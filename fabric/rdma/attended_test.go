@@ -12,7 +12,8 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme/host"
 )
 
-// attendedVolume has its writes done by whoever is on duty. While hold is not nil, the next waits for it.
+// attendedVolume offers its writes to a goroutine on duty (package duty). While hold is not nil, the next write waits
+// for it.
 type attendedVolume struct {
 	blockdev.Volume
 	hold atomic.Pointer[chan struct{}]
@@ -44,8 +45,8 @@ func (w *attendedWrite) Do() {
 
 func (w *attendedWrite) Decline() { go w.v.Volume.Submit(w.r) }
 
-// TestHeldUp: a write that whoever receives packets does for a volume, and that hangs, stops nothing else on
-// the same connection, and ends as it should.
+// TestHeldUp: a write that the goroutine that receives packets executes for a volume, and that hangs, stops nothing
+// else on the same connection, and completes normally.
 func TestHeldUp(t *testing.T) {
 	v := &attendedVolume{Volume: memory(t, 16<<20), held: make(chan struct{}, 1)}
 	r := newRig(t, rdma.TargetConfig{}, v)
@@ -61,10 +62,10 @@ func TestHeldUp(t *testing.T) {
 		req.Cmd.SetIO(op, 1, 0, 8, 0)
 		c.Submit(0, []*host.Request{req})
 	}
-	for range 3 { // one is replaced, and its successor too
+	for range 3 { // one goroutine is replaced, and its successor too
 		release := make(chan struct{})
 		free := sync.OnceFunc(func() { close(release) })
-		defer free() // where the test fails, so that all can end
+		defer free() // if the test fails, so that everything can end
 		v.hold.Store(&release)
 		held := false
 		for writes := 0; !held && writes < most; writes++ { // nobody may be on duty when the first comes
@@ -72,7 +73,7 @@ func TestHeldUp(t *testing.T) {
 			select {
 			case <-v.held:
 				held = true
-			case s := <-done: // of this write: none is left of those before it
+			case s := <-done: // from this write: none is left from earlier ones
 				if s != nvme.StatusSuccess {
 					t.Fatalf("status %v of a write that doesn't hang", s)
 				}

@@ -144,9 +144,9 @@ func TestTransferSizes(t *testing.T) {
 	}
 }
 
-// TestMemoryShortage has commands wait for data memory; all of them are served.
+// TestMemoryShortage makes commands wait for data memory; all of them are served.
 func TestMemoryShortage(t *testing.T) {
-	// A volume that is no blockdev.Memory: data passes through the target's memory.
+	// A volume that isn't a blockdev.Memory: data passes through the target's memory.
 	v := opaque{memory(t, 16<<20)}
 	r := newRig(t, rdma.TargetConfig{Memory: 4 << 20, InCapsule: -1, MaxTransfer: 1 << 20}, v)
 	c := r.connect(t, nil)
@@ -181,8 +181,8 @@ func TestMemoryShortage(t *testing.T) {
 // opaque hides that a volume lies in memory.
 type opaque struct{ blockdev.Volume }
 
-// TestHostGoesAway takes the host away in the middle of its commands: the target gives every
-// request back and forgets the connections.
+// TestHostGoesAway removes the host in the middle of its commands: the target gives every request back and forgets the
+// connections.
 func TestHostGoesAway(t *testing.T) {
 	r := newRig(t, rdma.TargetConfig{}, memory(t, 64<<20))
 	c := r.connect(t, nil)
@@ -200,7 +200,7 @@ func TestHostGoesAway(t *testing.T) {
 	if err := r.hostNIC.Close(); err != nil {
 		t.Fatal(err)
 	}
-	wg.Wait() // every command ends, by an error or not
+	wg.Wait() // every command ends, with an error or without
 	<-c.Done()
 	if err := c.Err(); !errors.Is(err, host.ErrLost) {
 		t.Errorf("the controller ended with %v, want %v", err, host.ErrLost)
@@ -210,8 +210,8 @@ func TestHostGoesAway(t *testing.T) {
 	waitFor(t, "the target to forget the connections", func() bool { return r.listener.Counters().Connections.Load() == 0 })
 }
 
-// TestTargetCloses: a host whose endpoint is closed learns of it at once, and isn't counted as lost, though it closes its
-// other connections when it finds the first one closed.
+// TestTargetCloses: a host whose endpoint is closed learns of it at once, and isn't counted as lost, although it closes
+// its other connections when it finds the first one closed.
 func TestTargetCloses(t *testing.T) {
 	for range 10 {
 		r := newRig(t, rdma.TargetConfig{}, memory(t, 1<<20))
@@ -309,7 +309,7 @@ func TestReceivesAsNeeded(t *testing.T) {
 	}
 }
 
-// patience is far more than anything takes that ends at all, on a machine that may stand still for a while.
+// patience is far longer than anything takes that ends at all, on a machine that may stall for a while.
 const patience = 5 * time.Minute
 
 func waitFor(t *testing.T, what string, ok func() bool) {
@@ -319,7 +319,7 @@ func waitFor(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// TestRefusals checks what a host is told that asks for too much, or of nobody.
+// TestRefusals checks the error that a host gets if it asks for too much, or if nobody listens.
 func TestRefusals(t *testing.T) {
 	r := newRig(t, rdma.TargetConfig{QueueDepth: 32}, memory(t, 1<<20))
 	dial := func(a host.QueueAttr) error {

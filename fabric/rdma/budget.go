@@ -7,12 +7,12 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/crowd"
 )
 
-// budget is what connections have before a host has proved anything: themselves, and the memory
-// for their buffers. One host can't have all of it; and where little is left, connections whose hosts
-// have still proved nothing give way to those that come (package crowd).
+// budget limits what connections hold before their hosts have proved anything: their number, and the memory for their
+// buffers. One host can't have all of it; and when little is left, connections whose hosts still haven't proved
+// anything give way to new ones (package crowd).
 type budget struct {
-	bytes int64 // for buffers
-	conns int   // of one address
+	bytes int64 // for buffers, in all
+	conns int   // per address
 
 	mu        sync.Mutex
 	taken     int64
@@ -25,8 +25,8 @@ type peerBudget struct {
 	conns int
 }
 
-// take gives c the memory for n bytes of buffers; ok is false where that is too much, for its peer or for
-// all. Those in leave are to end, so that there is room for the next one.
+// take gives c the memory for n bytes of buffers; ok is false if that is too much, for its peer or for all. The
+// connections in leave have to end, to make room for the next one.
 func (b *budget) take(c *targetConn, n int64) (leave []*targetConn, ok bool) {
 	peer := c.attr.Remote.Addr()
 	b.mu.Lock()
@@ -45,8 +45,8 @@ func (b *budget) take(c *targetConn, n int64) (leave []*targetConn, ok bool) {
 	return leave, true
 }
 
-// makeRoom chooses who has to end for n more bytes of peer: where less than an eighth would be left, or not
-// as much again, as many as have that much. Called with mu held.
+// makeRoom chooses the connections that have to end for n more bytes of peer. If these n bytes would leave less than an
+// eighth of the budget, or less than n, it chooses as many connections as hold n bytes. Called with mu held.
 func (b *budget) makeRoom(peer netip.Addr, n int64) (leave []*targetConn) {
 	if b.taken+n+max(b.bytes/8, n) <= b.bytes {
 		return nil
@@ -62,14 +62,14 @@ func (b *budget) makeRoom(peer netip.Addr, n int64) (leave []*targetConn) {
 	return leave
 }
 
-// proved notes that c may stay.
+// proved records that c may stay.
 func (b *budget) proved(c *targetConn) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.newcomers.Remove(c.newcomer)
 }
 
-// giveBack ends what take gave c.
+// giveBack returns what take gave to c.
 func (b *budget) giveBack(c *targetConn) {
 	peer := c.attr.Remote.Addr()
 	b.mu.Lock()

@@ -9,15 +9,15 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme/host"
 )
 
-// One host's connections, and the memory of its queues, end at its share, with the status that says
-// why, and what it had is free again when it leaves.
+// One host's connections, and the memory of its queues, are limited to its share. The status says why, and what the
+// host had is free again when it leaves.
 func TestShareOfConnections(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		cfg  rdma.TargetConfig
 	}{
 		{"connections", rdma.TargetConfig{MaxPeerConns: 2}},
-		// A queue of 128 takes half a MiB, and three quarters of one are there for a host.
+		// A queue of 128 takes half a MiB, and a host may have three quarters of one.
 		{"buffers", rdma.TargetConfig{Memory: 2 << 20}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -38,8 +38,8 @@ func TestShareOfConnections(t *testing.T) {
 	}
 }
 
-// reconnect connects with one I/O queue as soon as the target has let go of the connections that
-// the host has just ended.
+// reconnect connects with one I/O queue as soon as the target has released the connections that the host has just
+// ended.
 func (r *rig) reconnect(t *testing.T) *host.Controller {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)

@@ -21,9 +21,10 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme/target"
 )
 
-// TestWritesInCompany: writes that leave together take their data along as far as the target takes it, where capsules
-// leave in packets of one size, as between two RNICs of ours. With a stranger those do whose data fits one packet with
-// the command, or is more than two; the target READs the others. One that leaves alone takes along what the target takes.
+// TestWritesInCompany: writes that are sent together take their data along, up to the target's limit, if capsules are
+// sent in packets of one size, as between two of our RNICs. With a foreign peer, data goes along if it fits in one
+// packet with the command, or needs more than two packets; the target READs other data. A write that is sent alone takes
+// along as much as the target accepts.
 func TestWritesInCompany(t *testing.T) {
 	none := func(*roce.Device) uint32 { return 0 }
 	for _, c := range []struct {
@@ -33,7 +34,7 @@ func TestWritesInCompany(t *testing.T) {
 		together  int
 		bytes     int
 		inCapsule bool
-		packets   int64 // of the host for each, but for acknowledgements
+		packets   int64 // sent by the host for each write, without acknowledgements
 	}{
 		{"long SENDs", (*roce.Device).VendorOptions, verbs.MTU4096, 16, 4096, true, 1},
 		{"long SENDs, too much data", (*roce.Device).VendorOptions, verbs.MTU4096, 16, 4608, false, 2},
@@ -79,15 +80,15 @@ func TestWritesInCompany(t *testing.T) {
 	}
 }
 
-// TestReadsInCompany: data of one packet and the response behind it are one packet where the RNICs have
-// agreed on that, and otherwise as many as the data has, and one for the response.
+// TestReadsInCompany: data of one packet and the response after it share a packet if the RNICs have agreed on that;
+// otherwise there are as many packets as the data needs, and one for the response.
 func TestReadsInCompany(t *testing.T) {
 	none := func(*roce.Device) uint32 { return 0 }
 	for _, c := range []struct {
 		name    string
 		options func(*roce.Device) uint32 // of the target's RNIC
 		bytes   int
-		packets int64 // of the target for each, but for acknowledgements
+		packets int64 // sent by the target for each read, without acknowledgements
 	}{
 		{"agreed on", (*roce.Device).VendorOptions, 4096, 1},
 		{"agreed on, with jumbo frames", (*roce.Device).VendorOptions, 8192, 1},
@@ -121,7 +122,7 @@ func TestReadsInCompany(t *testing.T) {
 	}
 }
 
-// TestLongSendsOnLoopback: the RNICs of two programs agree on packets that take 4 KiB along with their command.
+// TestLongSendsOnLoopback: the RNICs of two programs agree on packets that hold 4 KiB of data and the command.
 func TestLongSendsOnLoopback(t *testing.T) {
 	r := newRig(t, rdma.TargetConfig{}, memory(t, 1<<20))
 	c := r.connect(t, nil)
@@ -152,8 +153,8 @@ func TestLongSendsOnLoopback(t *testing.T) {
 	}
 }
 
-// TestLongDataOnLoopback: the RNICs of two programs agree on packets that hold most of what a datagram
-// does, for reads and for writes.
+// TestLongDataOnLoopback: the RNICs of two programs agree on packets that fill most of a datagram, for reads and for
+// writes.
 func TestLongDataOnLoopback(t *testing.T) {
 	r := newRig(t, rdma.TargetConfig{}, memory(t, 4<<20))
 	c := r.connect(t, nil)
@@ -201,8 +202,8 @@ type capsuleRig struct {
 	tr       *rdma.Transport
 	ctrl     *host.Controller
 
-	packets, acks atomic.Int64 // that the host has sent
-	answers       atomic.Int64 // that the target has sent, but for acknowledgements
+	packets, acks atomic.Int64 // sent by the host
+	answers       atomic.Int64 // sent by the target, without acknowledgements
 }
 
 func newCapsuleRig(t *testing.T, options func(*roce.Device) uint32, mtu verbs.MTU) *capsuleRig {
@@ -231,7 +232,7 @@ func newCapsuleRig(t *testing.T, options func(*roce.Device) uint32, mtu verbs.MT
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.settle() // the request for events leaves after Connect is done
+	r.settle() // the asynchronous event requests are sent after Connect has returned
 	return r
 }
 
@@ -250,7 +251,7 @@ func (r *capsuleRig) counts() capsuleCounts {
 	}
 }
 
-// count takes part in the network as the filter that sees all packets.
+// count is the network's filter; it sees all packets.
 func (r *capsuleRig) count(d *simnet.Datagram) simnet.Action {
 	switch host, ack := d.Src == simHost, wire.Opcode(d.Payload[0]) == wire.RCAcknowledge; {
 	case host && ack:
@@ -274,7 +275,7 @@ func (r *capsuleRig) writeTogether(data []byte, n, size int) {
 	r.together(nvme.OpWrite, data, n, size)
 }
 
-// together submits n commands for size bytes at once, and waits until nothing of them is on its way.
+// together submits n commands for size bytes at once, and waits until none of their packets is in flight.
 func (r *capsuleRig) together(op nvme.Opcode, data []byte, n, size int) {
 	r.t.Helper()
 	var done sync.WaitGroup
@@ -295,13 +296,13 @@ func (r *capsuleRig) together(op nvme.Opcode, data []byte, n, size int) {
 	r.settle()
 }
 
-// settle waits until no packet is on its way.
+// settle waits until no packet is in flight.
 func (r *capsuleRig) settle() {
 	time.Sleep(time.Millisecond)
 	synctest.Wait()
 }
 
-// compare sees that the volume has what was written.
+// compare checks that the volume contains what was written.
 func (r *capsuleRig) compare(data []byte, n, size int) {
 	r.t.Helper()
 	ns, err := r.ctrl.Namespace(r.t.Context(), 1)

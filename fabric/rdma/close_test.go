@@ -22,7 +22,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme/target"
 )
 
-// idCM counts the identifiers that there are.
+// idCM counts the identifiers that exist.
 type idCM struct {
 	verbs.ConnectionManager
 	ids atomic.Int32
@@ -46,7 +46,7 @@ func (i countedID) Destroy() error {
 	return i.CMID.Destroy()
 }
 
-// TestListenInVain: a listener that couldn't be made leaves nothing with the connection manager.
+// TestListenInVain: a listener that couldn't be made leaves nothing behind in the connection manager.
 func TestListenInVain(t *testing.T) {
 	r := newRig(t, rdma.TargetConfig{}, memory(t, 1<<20))
 	cm := &idCM{ConnectionManager: r.targetNIC}
@@ -64,7 +64,7 @@ func TestListenInVain(t *testing.T) {
 	}
 }
 
-// goneCM is a connection manager whose requests are gone when they are to be accepted.
+// goneCM is a connection manager whose requests are gone by the time they are accepted.
 type goneCM struct{ verbs.ConnectionManager }
 
 type goneID struct{ verbs.CMID }
@@ -78,8 +78,8 @@ func (c goneCM) CreateID(handler verbs.CMHandler) (verbs.CMID, error) {
 
 func (goneID) Accept(verbs.ConnParam) error { return verbs.ErrState }
 
-// TestAcceptTooLate: of a host that has given up before it is accepted, as it does while the target stands still, the log
-// says no NVMe status, as nothing was wrong with its request.
+// TestAcceptTooLate: if a host gives up before it is accepted, as happens while the target stalls, the log has no NVMe
+// status, because nothing was wrong with the request.
 func TestAcceptTooLate(t *testing.T) {
 	r := newRig(t, rdma.TargetConfig{}, memory(t, 1<<20))
 	addr := netip.AddrPortFrom(r.addr.Addr(), 4421)
@@ -99,7 +99,7 @@ func TestAcceptTooLate(t *testing.T) {
 	}
 }
 
-// slowCM is a connection manager whose requests wait for their queue pairs, and count those that are gone.
+// slowCM is a connection manager whose requests wait for their queue pairs; it counts those that are gone.
 type slowCM struct {
 	verbs.ConnectionManager
 	release chan struct{}
@@ -130,8 +130,8 @@ func (i slowID) Destroy() error {
 	return i.CMID.Destroy()
 }
 
-// TestListenerClosedMeanwhile: Close waits for a connection that is just being made, which has memory of the listener's, and
-// is refused.
+// TestListenerClosedMeanwhile: Close waits for a connection that is being set up, which uses the listener's memory and
+// is then refused.
 func TestListenerClosedMeanwhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := fuzzNetwork(false)
@@ -181,7 +181,7 @@ func TestListenerClosedMeanwhile(t *testing.T) {
 	})
 }
 
-// hangingVolume has what is submitted until it goes on.
+// hangingVolume holds submitted requests until it is told to continue.
 type hangingVolume struct {
 	blockdev.Volume
 	has chan *blockdev.Request
@@ -189,7 +189,8 @@ type hangingVolume struct {
 
 func (v hangingVolume) Submit(r *blockdev.Request) { v.has <- r }
 
-// TestStop: a listener that is stopped has let go of its hosts, and waits until it is closed for what a volume has of them.
+// TestStop: a stopped listener has disconnected its hosts; only Close waits for the requests that a volume still has
+// from them.
 func TestStop(t *testing.T) {
 	v := hangingVolume{memory(t, 1<<20), make(chan *blockdev.Request, 1)}
 	r := newRig(t, rdma.TargetConfig{}, v)
@@ -230,7 +231,7 @@ func TestStop(t *testing.T) {
 	}
 }
 
-// TestTransportClosed: nothing is dialled or given out after Close.
+// TestTransportClosed: nothing is dialled or allocated after Close.
 func TestTransportClosed(t *testing.T) {
 	r := newRig(t, rdma.TargetConfig{}, memory(t, 1<<20))
 	if err := r.transport.Close(); err != nil {
@@ -245,8 +246,8 @@ func TestTransportClosed(t *testing.T) {
 	}
 }
 
-// TestTransportClosedMeanwhile: Close waits for a host that is just connecting, and that either has its queues or learns
-// of it.
+// TestTransportClosedMeanwhile: Close waits for a host that is connecting, which either gets its queues or learns of
+// the Close.
 func TestTransportClosedMeanwhile(t *testing.T) {
 	r := newRig(t, rdma.TargetConfig{}, memory(t, 1<<20))
 	for range 40 {
@@ -272,7 +273,7 @@ func TestTransportClosedMeanwhile(t *testing.T) {
 	}
 }
 
-// TestDeviceRemoval: who closes an RNIC isn't told that its peers disconnected.
+// TestDeviceRemoval: if this side closes its RNIC, the error doesn't say that the peers disconnected.
 func TestDeviceRemoval(t *testing.T) {
 	r := newRig(t, rdma.TargetConfig{}, memory(t, 1<<20))
 	c := r.connect(t, nil)
@@ -301,7 +302,7 @@ func TestDeviceRemoval(t *testing.T) {
 	}
 }
 
-// TestTargetDeviceRemoval: a host whose target closes the RNIC below its connections was not lost.
+// TestTargetDeviceRemoval: a host isn't counted as lost if the target closes the RNIC under its connections.
 func TestTargetDeviceRemoval(t *testing.T) {
 	r := newRig(t, rdma.TargetConfig{}, memory(t, 1<<20))
 	c := r.connect(t, func(cfg *host.Config) { cfg.Queues = 4 })

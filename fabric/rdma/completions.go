@@ -7,59 +7,59 @@ import (
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
 )
 
-// completions is a completion queue that many connections share, and who they are. One call takes what has
-// come for all of them, through memory that stays in the processor's caches, where each of many connections with
-// little to do would have a call and memory of its own. Linux shares completion queues in the same way, and SPDK.
+// completions is a completion queue that many connections share, and its members. One call polls the completions of all
+// of them, into memory that stays in the processor's caches, whereas many connections with little to do would each need
+// a call and memory of their own. Linux and SPDK share completion queues in the same way.
 type completions struct {
 	cq  verbs.CQ
 	now func() int64 // may be nil
 
-	// The handler's own.
+	// The fields used only by the handler.
 	wcs    [polledAtOnce]verbs.WC
 	owners [polledAtOnce]*member
-	batch  batch // of the posts that come of them
+	batch  batch // of the posts that result
 
 	mu      sync.Mutex
-	room    int // entries that are nobody's yet
+	room    int // entries not assigned to a connection
 	members map[uint32]*member
 }
 
-// consumer is a connection, as its completion queue knows it. The calls come from the handler.
+// consumer is a connection, as its completion queue sees it. The handler makes the calls.
 type consumer interface {
-	// beginCompletions is called before some completions are delivered. It returns false where the queue
-	// pair is destroyed and they mean nothing any more.
+	// beginCompletions is called before some completions are delivered. It returns false if the queue pair is
+	// destroyed, and the completions no longer matter.
 	beginCompletions() bool
-	// completed takes a completion that was found at now, where there is a clock.
+	// completed handles a completion that was polled at now; now is 0 if there is no clock.
 	completed(wc *verbs.WC, now int64)
-	// endCompletions posts what came of them, by way of b.
+	// endCompletions posts the work that resulted from the completions, using b.
 	endCompletions(b *batch)
 }
 
-// expecter is a consumer that prepares for completions where several have come.
+// expecter is a consumer that prepares for completions if several have arrived.
 type expecter interface {
-	// expect is called before the first of them is delivered, in the order that they will be.
+	// expect is called before the first of them is delivered, in the order of delivery.
 	expect(wc *verbs.WC)
 }
 
-// member is a consumer that has a queue pair. The rest is the handler's.
+// member is a consumer that has a queue pair. The other fields are used only by the handler.
 type member struct {
 	consumer
-	expecter expecter // consumer, where it is one
-	left     int      // completions that were polled, and are to be delivered
-	begun    bool     // since they were polled
+	expecter expecter // the consumer, if it is one
+	left     int      // completions that were polled and not delivered yet
+	begun    bool     // beginCompletions was called since they were polled
 	live     bool     // beginCompletions returned true
 }
 
 const (
-	// sharedEntries is how many a shared completion queue has, unless one connection needs more, or the device
-	// has less: those of about a hundred queues of 128.
+	// sharedEntries is the number of entries of a shared completion queue, unless one connection needs more or the
+	// device supports fewer: enough for about a hundred queues of 128.
 	sharedEntries = 1 << 16
-	// polledAtOnce is how many completions are taken at a time: those of a connection among them lead to one
-	// post.
+	// polledAtOnce is how many completions are polled at a time: all those of one connection among them lead to a
+	// single post.
 	polledAtOnce = 256
 )
 
-// completions finds or makes a completion queue with room for n entries more, which are the caller's until leave.
+// completions finds or makes a completion queue with room for n more entries, which belong to the caller until leave.
 func (d *domain) completions(n int) (*completions, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -80,7 +80,7 @@ func (d *domain) completions(n int) (*completions, error) {
 	return s, nil
 }
 
-// take takes n entries, if there are as many.
+// take takes n entries, if that many are left.
 func (s *completions) take(n int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -91,7 +91,7 @@ func (s *completions) take(n int) bool {
 	return true
 }
 
-// join has the completions of a queue pair delivered to c.
+// join makes c the consumer of the completions of a queue pair.
 func (s *completions) join(qp verbs.QP, c consumer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -100,7 +100,7 @@ func (s *completions) join(qp verbs.QP, c consumer) {
 	s.members[qp.QPNum()] = m
 }
 
-// leave gives n entries back. The queue pair that had them, if there was one, is destroyed.
+// leave gives n entries back. The queue pair that used them, if there was one, is destroyed.
 func (s *completions) leave(qp verbs.QP, n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -110,7 +110,7 @@ func (s *completions) leave(qp verbs.QP, n int) {
 	}
 }
 
-// event takes completions until there are none.
+// event polls and delivers completions until there are none.
 func (s *completions) event(cq verbs.CQ) {
 	for {
 		n := cq.Poll(s.wcs[:])
@@ -121,8 +121,8 @@ func (s *completions) event(cq verbs.CQ) {
 	}
 }
 
-// deliver delivers completions in their order. Who has had its last one posts, while what it has is in the
-// caches.
+// deliver delivers completions in order. A connection posts as soon as it has had its last one, while its data is still
+// in the caches.
 func (s *completions) deliver(wcs []verbs.WC) {
 	s.findOwners(wcs)
 	s.begin(wcs)
@@ -147,7 +147,7 @@ func (s *completions) deliver(wcs []verbs.WC) {
 	}
 }
 
-// begin tells each owner that completions are going to be delivered, and which.
+// begin tells each owner that completions are about to be delivered, and which ones.
 func (s *completions) begin(wcs []verbs.WC) {
 	for i := range wcs {
 		m := s.owners[i]
@@ -163,7 +163,7 @@ func (s *completions) begin(wcs []verbs.WC) {
 	}
 }
 
-// findOwners finds out whose each completion is.
+// findOwners finds the owner of each completion.
 func (s *completions) findOwners(wcs []verbs.WC) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

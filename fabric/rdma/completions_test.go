@@ -7,7 +7,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
 )
 
-// cqDevice has completion queues of which tests say what is in them.
+// cqDevice has completion queues whose contents the tests provide.
 type cqDevice struct {
 	verbs.Device
 	max    int
@@ -27,7 +27,7 @@ type scriptedCQ struct {
 	entries int
 	handler func(verbs.CQ)
 	wcs     []verbs.WC
-	late    []verbs.WC // come when the queue is about to be armed
+	late    []verbs.WC // arrive when the queue is about to be armed
 	armed   bool
 }
 
@@ -59,12 +59,12 @@ type numberedQP struct {
 
 func (q numberedQP) QPNum() uint32 { return q.num }
 
-// recorder is a connection that notes what it is told.
+// recorder is a connection that records the calls it gets.
 type recorder struct {
 	t     *testing.T
 	num   uint32
 	ended bool
-	open  bool // begun and not ended
+	open  bool // between begin and end
 	log   *[]uint32
 
 	expected, done int
@@ -102,8 +102,8 @@ func (r *recorder) endCompletions(*batch) {
 	*r.log = append(*r.log, r.num)
 }
 
-// TestCompletionsReachTheirConnections: each connection gets its own, and posts once for those that came together; one
-// that has ended gets none.
+// TestCompletionsReachTheirConnections: each connection gets its own completions, and posts once for those that arrived
+// together; a connection that has ended gets none.
 func TestCompletionsReachTheirConnections(t *testing.T) {
 	dev := &cqDevice{max: 1 << 20}
 	d := &domain{dev: dev, now: func() int64 { return 7 }}
@@ -161,8 +161,8 @@ func TestCompletionsReachTheirConnections(t *testing.T) {
 	want("more than are polled at once", []uint32{3, 3, 4}, map[uint32]int{3: len(many) - 1, 4: 1}, 4)
 }
 
-// TestRoomForCompletions: there is a completion queue more where the others have no room, which connections
-// give back, and one as large as a connection needs.
+// TestRoomForCompletions: another completion queue is made when the others have no room, which connections give back,
+// and it is as large as a connection needs.
 func TestRoomForCompletions(t *testing.T) {
 	dev := &cqDevice{max: 100}
 	d := &domain{dev: dev}

@@ -15,7 +15,7 @@ const (
 	tsasCMS             = 1 // RDMA_CM
 )
 
-// DiscoveryPort is the entry of the discovery log for a listener at addr.
+// DiscoveryPort returns the discovery log entry for a listener at addr.
 func DiscoveryPort(addr netip.AddrPort) target.Port {
 	p := target.Port{Transport: nvme.TransportRDMA, Addr: addr}
 	p.TSAS[0], p.TSAS[1], p.TSAS[2] = tsasQPTypeConnected, tsasProviderRoCEv2, tsasCMS

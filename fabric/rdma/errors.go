@@ -13,10 +13,9 @@ import (
 var (
 	// ErrDisconnected: the peer ended the connection.
 	ErrDisconnected = errors.New("the peer disconnected")
-	// ErrDeviceRemoval: the device that the connection is on was closed, or taken out
-	// (RDMA_CM_EVENT_DEVICE_REMOVAL).
+	// ErrDeviceRemoval: the connection's device was closed or removed (RDMA_CM_EVENT_DEVICE_REMOVAL).
 	ErrDeviceRemoval = errors.New("the RNIC was closed or removed")
-	// ErrProtocol: the peer broke a rule of NVMe/RDMA.
+	// ErrProtocol: the peer violated NVMe/RDMA.
 	ErrProtocol = errors.New("NVMe/RDMA protocol error")
 	// ErrClosed: this side closed the connection, or the Transport.
 	ErrClosed = errors.New("closed")
@@ -25,11 +24,11 @@ var (
 )
 
 var (
-	// errTransportClosed is the error of what is asked of a Transport after Close.
+	// errTransportClosed is returned by calls to a Transport after Close.
 	errTransportClosed = fmt.Errorf("the transport is %w", ErrClosed)
-	// errUnlistened is why the connections of a Listener end that is closed.
+	// errUnlistened is why the connections of a closed Listener end.
 	errUnlistened = fmt.Errorf("%w: %w", ErrClosed, target.ErrEndpointClosed)
-	// errUnplugged is why the connections of a Listener end whose device is removed.
+	// errUnplugged is why the connections of a Listener end when their device is removed.
 	errUnplugged = fmt.Errorf("%w: %w", ErrDeviceRemoval, target.ErrEndpointClosed)
 )
 
@@ -50,7 +49,7 @@ func (e *ConnError) Unwrap() error { return e.Err }
 // RejectError is the peer's refusal of a connection.
 type RejectError struct {
 	Reason verbs.RejectReason // of the REJ (IBTA table 109)
-	Status RejectStatus       // with reason 28, where the private data says so; else 0
+	Status RejectStatus       // with reason 28, if the private data has one; else 0
 }
 
 func (e *RejectError) Error() string {
@@ -69,13 +68,13 @@ func (e *RejectError) Error() string {
 	return "rejected by the peer's connection manager: " + e.Reason.String()
 }
 
-// undisturbed says whether a connection ended by the will of either side, or with its device, and not because anything
-// went wrong on it.
+// undisturbed reports whether a connection ended because either side wanted it to, or with its device, rather than
+// because something went wrong on it.
 func undisturbed(err error) bool {
 	return errors.Is(err, ErrClosed) || errors.Is(err, ErrDisconnected) || errors.Is(err, ErrDeviceRemoval)
 }
 
-// CompletionError is a work request that failed.
+// CompletionError is the failure of a work request.
 type CompletionError struct {
 	What   string // the work request: "receive", "response", …
 	Status verbs.WCStatus
@@ -83,7 +82,7 @@ type CompletionError struct {
 
 func (e *CompletionError) Error() string { return e.What + ": " + e.Status.String() }
 
-// badConfig is the error of a field that can't be used.
+// badConfig returns the error for a configuration field that can't be used.
 func badConfig(format string, args ...any) error {
 	return fmt.Errorf("rdma: %w: %s", ErrConfig, fmt.Sprintf(format, args...))
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
 )
 
-// TestRejectError: a rejection says who refused, and what to do where the user can do something.
+// TestRejectError: a rejection says who refused and, if the user can do something about it, what.
 func TestRejectError(t *testing.T) {
 	for _, c := range []struct {
 		err  RejectError

@@ -17,8 +17,8 @@ import (
 
 const exampleNQN = "nqn.2024-01.com.example:memory"
 
-// loopbackNIC opens an RNIC on an address of 127.0.0.0/8 that nobody has. A program that is reached
-// from outside names its own address to softrnic.Open.
+// loopbackNIC opens an RNIC on an unused address of 127.0.0.0/8. A program that is to be reached from outside passes
+// its own address to softrnic.Open.
 func loopbackNIC() *softrnic.RNIC {
 	nic, err := softrnic.OpenFor(netip.MustParseAddr("127.0.0.1"), softrnic.Config{})
 	if err != nil {
@@ -27,8 +27,8 @@ func loopbackNIC() *softrnic.RNIC {
 	return nic
 }
 
-// exportVolume serves a volume over RDMA. What it opened is closed by stop, in the order that the
-// packages ask for: listener, RNIC, target, volume.
+// exportVolume serves a volume over RDMA. stop closes what it opened, in the order that the packages require: listener,
+// RNIC, target, volume.
 func exportVolume(volume blockdev.Volume) (addr netip.AddrPort, stop func() error) {
 	tgt, err := target.New(target.Config{Subsystems: []target.SubsystemConfig{{
 		NQN: exampleNQN, AllowAnyHost: true, Namespaces: []target.NamespaceConfig{{Volume: volume}},
@@ -47,7 +47,7 @@ func exportVolume(volume blockdev.Volume) (addr netip.AddrPort, stop func() erro
 	}
 }
 
-// connectHost connects as a host does, and says how to close what it opened.
+// connectHost connects as a host does, and returns a function that closes what it opened.
 func connectHost(ctx context.Context, addr netip.AddrPort) (ctrl *host.Controller, stop func() error) {
 	nic := loopbackNIC()
 	transport, err := rdma.NewTransport(nic, rdma.HostConfig{})
@@ -75,7 +75,7 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	buf, err := ctrl.Alloc(ns.BlockSize()) // registered once; any other memory, for each command
+	buf, err := ctrl.Alloc(ns.BlockSize()) // registered once; other memory is registered for each command
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -99,10 +99,10 @@ func Example() {
 	// <nil> <nil>
 }
 
-// squares is a volume of one's own: block n reads as the square of n, as text. It can't be written.
+// squares is a custom volume: block n reads as the square of n, as text. It can't be written.
 type squares struct{ info blockdev.Info }
 
-// newSquares makes one of that many blocks.
+// newSquares makes a volume of n blocks.
 func newSquares(blocks int64) *squares {
 	return &squares{blockdev.Info{
 		Kind: "squares", Mode: "computed", Size: blocks * 512, BlockSize: 512, PhysBlock: 512, Align: 1, ReadOnly: true,
@@ -111,9 +111,9 @@ func newSquares(blocks int64) *squares {
 
 func (v *squares) Info() blockdev.Info { return v.info }
 
-// Submit answers at once; a volume that can't returns and calls r.End from another goroutine.
+// Submit answers at once; a volume that can't do that returns and calls r.End from another goroutine.
 func (v *squares) Submit(r *blockdev.Request) {
-	err := blockdev.Check(&v.info, v.info.Size, r) // its range, its buffers, and that this is no write
+	err := blockdev.Check(&v.info, v.info.Size, r) // checks range and buffers, and that this is no write
 	if err == nil && r.Op == blockdev.OpRead {
 		for at := int64(0); at < r.Length; at += 512 {
 			n := (r.Offset + at) / 512
@@ -127,8 +127,8 @@ func (v *squares) Submit(r *blockdev.Request) {
 
 func (v *squares) Close() error { return nil }
 
-// Any blockdev.Volume can be exported. The errors of its requests become NVMe statuses, which
-// errors.Is finds at the host.
+// Any blockdev.Volume can be exported. The errors of its requests become NVMe statuses, which the host can test for
+// with errors.Is.
 func Example_ownVolume() {
 	ctx := context.Background()
 	addr, stopTarget := exportVolume(newSquares(1000))

@@ -29,19 +29,20 @@ type simNIC struct {
 	dev *roce.Device
 }
 
-// newSimNIC makes one that does with others of its kind what it can.
+// newSimNIC makes one that uses all vendor options with others of its kind.
 func newSimNIC(t *testing.T, n *simnet.Network, addr netip.AddrPort) *simNIC {
 	t.Helper()
 	return openSimNIC(t, n, addr, (*roce.Device).VendorOptions)
 }
 
-// openSimNIC makes one that does with others of its kind what options say, and is a stranger to them where those are nil.
+// openSimNIC makes one that uses these vendor options with others of its kind; if options is nil it doesn't recognize
+// them.
 func openSimNIC(t *testing.T, n *simnet.Network, addr netip.AddrPort, options func(*roce.Device) uint32) *simNIC {
 	t.Helper()
 	return simNICOf(t, n, addr, roce.Config{}, options)
 }
 
-// nobodys is a device that doesn't say who has made it: a stranger to others of its kind.
+// nobodys is a device without a vendor ID: others don't recognize it as one of their kind.
 type nobodys struct{ *roce.Device }
 
 func (d nobodys) Attr() verbs.DeviceAttr {
@@ -55,7 +56,7 @@ func simNICOf(t *testing.T, n *simnet.Network, addr netip.AddrPort, cfg roce.Con
 	return simNICBehind(t, n, addr, cfg, options, nil)
 }
 
-// simNICBehind makes one to whose peers there is a path MTU, where path isn't nil.
+// simNICBehind makes one whose path MTU to its peers is that of path, if path isn't nil.
 func simNICBehind(t *testing.T, n *simnet.Network, addr netip.AddrPort, cfg roce.Config, options func(*roce.Device) uint32, path func(netip.Addr) verbs.MTU) *simNIC {
 	t.Helper()
 	conn, err := n.Listen(addr, simnet.Config{MTU: 9000, RecvBuffer: 1 << 20})
@@ -84,8 +85,8 @@ func (s *simNIC) close(t *testing.T) {
 	}
 }
 
-// fuzzNetwork is a network whose packets take no time where instant, so that two sides that answered each
-// other for ever would stop the clock: that is taken for a storm of packets.
+// fuzzNetwork is a network whose packets take no time if instant is set, so two sides that answered each other forever
+// would stop the clock: that is detected as a storm of packets.
 func fuzzNetwork(instant bool) *simnet.Network {
 	n := simnet.New(1)
 	if !instant {
@@ -105,7 +106,7 @@ func fuzzNetwork(instant bool) *simnet.Network {
 	return n
 }
 
-// maxAtOnce is far more packets than the inputs here can need at one moment.
+// maxAtOnce is far more packets than the inputs here can need at one time.
 const maxAtOnce = 20000
 
 // Addresses of the simulated network.
@@ -115,9 +116,9 @@ var (
 	simNVMe   = netip.MustParseAddrPort("10.0.0.2:4420")
 )
 
-// fuzzPeer is the other end of a connection, made by hand: a queue pair with memory, of which the
-// parts at both ends are not registered and stay zero. One connection may follow the other. Its methods do
-// without t.Helper, which would take an eighth of the time.
+// fuzzPeer is the other end of a connection, operated by hand: a queue pair with memory, whose beginning and end are
+// not registered and stay zero. It may have one connection after another. Its methods don't call t.Helper, which would
+// take an eighth of the time.
 type fuzzPeer struct {
 	t     *testing.T
 	id    verbs.CMID
@@ -203,7 +204,7 @@ func (p *fuzzPeer) completed(cq verbs.CQ) {
 	}
 }
 
-// ended tells whether the connection has.
+// ended reports whether the connection has ended.
 func (p *fuzzPeer) ended() bool { return len(p.events) > 0 || p.qp.Query().State != verbs.RTS }
 
 // post sends, unless the connection has ended.
@@ -223,14 +224,15 @@ func (p *fuzzPeer) check() {
 	}
 }
 
-// dialTarget connects p to the target with an NVMe/RDMA request for a queue of a controller, or, with 0, of any.
+// dialTarget connects p to the target with an NVMe/RDMA request for a queue of a controller, or of any controller if
+// cntlid is 0.
 func (p *fuzzPeer) dialTarget(nic *simNIC, qid byte, cntlid uint16) {
 	if ev := p.request(nic, []byte{0, 0, qid, 0, 32, 0, 31, 0, byte(cntlid), byte(cntlid >> 8), 31: 0}); ev.Type != verbs.CMEstablished {
 		p.t.Fatalf("%v instead of a connection: %v", ev.Type, ev.Err)
 	}
 }
 
-// request asks the target for a connection, with private data, and returns what came of it.
+// request asks the target for a connection, with private data, and returns the resulting event.
 func (p *fuzzPeer) request(nic *simNIC, private []byte) verbs.CMEvent {
 	p.events = make(chan verbs.CMEvent, 16)
 	must := func(err error) {
@@ -254,13 +256,13 @@ func (p *fuzzPeer) request(nic *simNIC, private []byte) verbs.CMEvent {
 	return <-p.events
 }
 
-// FuzzTarget sends a target whatever a host may: capsules with any command, of any length, whose
-// SGLs name its memory, other memory, or nothing. Nothing panics, nothing is written or read beyond
-// what the host registered, and when it has gone the target has everything back.
+// FuzzTarget sends a target whatever a host may: capsules with any command, of any length, whose SGLs name its memory,
+// other memory, or nothing. Nothing panics, nothing outside the memory that the host registered is written or read, and
+// when the host has gone the target has everything back.
 //
 // The input is a list of capsules: a control byte, a length byte in units of 8, and the content.
-// The control byte says whether a key and address that exist are filled in, the length that the SGL
-// has, and whether to wait for the answer.
+// The control byte says whether an existing key and address are filled in, which length the SGL has, and whether to
+// wait for the answer.
 func FuzzTarget(tf *testing.F) {
 	f := fuzzing.New(tf)
 	capsule := func(control byte, cmd nvme.Command) []byte {
@@ -287,13 +289,13 @@ func FuzzTarget(tf *testing.F) {
 	})
 }
 
-// fuzzInstant in the first argument has packets take no time.
+// fuzzInstant in the first argument makes packets take no time.
 const fuzzInstant = 1
 
-// fuzzSettle is how long the two sides have for what an input began: several round trips.
+// fuzzSettle is how long the two sides have to finish what an input started: several round trips.
 const fuzzSettle = 200 * time.Microsecond
 
-// targetWorld is a target, and a host that has its connection made again when it has ended.
+// targetWorld is a target, and a host that reconnects when its connection has ended.
 type targetWorld struct {
 	t      *testing.T
 	tgt    *target.Target
@@ -400,7 +402,7 @@ func (s *fuzzSink) ended() int {
 	return s.closed
 }
 
-// missing gives the requests that aren't out, which they are from now on, CIDs.
+// missing returns the requests that aren't outstanding, gives them CIDs, and marks them as outstanding.
 func (s *fuzzSink) missing(all []*host.Request) (again []*host.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -415,10 +417,9 @@ func (s *fuzzSink) missing(all []*host.Request) (again []*host.Request) {
 	return again
 }
 
-// FuzzHost answers a host's commands with whatever a target may: completions of any content and
-// length, data by WRITE to the command's key and beyond its range, keys invalidated that are or are
-// not its own. Nothing panics, nothing is written but into the commands' data, no command completes
-// twice, and the queue closes once.
+// FuzzHost answers a host's commands with whatever a target may: completions of any content and length, data by WRITE
+// to the command's key and beyond its range, invalidations of keys that are or aren't its own. Nothing panics, nothing
+// is written except in the commands' data, no command completes twice, and the queue closes once.
 //
 // The input is a list of answers: a control byte, and sixteen bytes of completion.
 func FuzzHost(tf *testing.F) {
@@ -450,7 +451,7 @@ type hostWorld struct {
 	tn, hn   *simNIC
 	listener verbs.CMID
 	p        *fuzzPeer
-	got      []capsule // that wait for an answer; p.mu
+	got      []capsule // waiting for an answer; protected by p.mu
 	tr       *rdma.Transport
 	q        host.TransportQueue // nil after its end
 	sink     *fuzzSink
@@ -501,7 +502,7 @@ func newHostWorld(t *testing.T, how uint8, options func(*roce.Device) uint32) *h
 	return w
 }
 
-// feed has the commands answered that are out and the next.
+// feed answers the outstanding commands, and then new ones.
 func (w *hostWorld) feed(data []byte) {
 	if w.q == nil {
 		w.sink = &fuzzSink{out: map[uint16]bool{}}
@@ -537,7 +538,7 @@ func (w *hostWorld) feed(data []byte) {
 	}
 }
 
-// settle lets both sides do what there is to do.
+// settle lets both sides finish what they have to do.
 func (w *hostWorld) settle() {
 	time.Sleep(fuzzSettle)
 	synctest.Wait()

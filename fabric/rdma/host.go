@@ -15,13 +15,13 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme/host"
 )
 
-// HostConfig configures a Transport. The zero value is good.
+// HostConfig configures a Transport. The zero value uses the defaults.
 type HostConfig struct {
-	// ResolveTimeout bounds address and route resolution each; 0 means 3 s.
+	// ResolveTimeout bounds address resolution and route resolution separately; 0 means 3 s.
 	ResolveTimeout time.Duration
-	// Memory bounds what Alloc gives out, in bytes; 0 means 1 GiB.
+	// Memory bounds the memory that Alloc hands out, in bytes; 0 means 1 GiB.
 	Memory int64
-	// Log takes what goes wrong in the background; nil discards it.
+	// Log receives failures in the background; nil discards them.
 	Log *slog.Logger
 }
 
@@ -30,7 +30,7 @@ const (
 	defaultHostMemory     = 1 << 30
 )
 
-// Validate says which field can't be used, and what it may be. The error is ErrConfig.
+// Validate returns an ErrConfig error that names the first field that can't be used, and its valid values.
 func (c HostConfig) Validate() error {
 	switch {
 	case c.ResolveTimeout < 0:
@@ -57,7 +57,7 @@ type Transport struct {
 	memory   *memory
 	counters *Counters
 
-	queues inuse.Count // those that are there, or being dialled
+	queues inuse.Count // those that are open or being dialled
 }
 
 var _ host.Transport = (*Transport)(nil)
@@ -75,14 +75,14 @@ func NewTransport(cm verbs.ConnectionManager, cfg HostConfig) (*Transport, error
 	return &Transport{cm: cm, cfg: cfg, memory: m, counters: new(Counters)}, nil
 }
 
-// Type is nvme.TransportRDMA.
+// Type returns nvme.TransportRDMA.
 func (t *Transport) Type() nvme.TransportType { return nvme.TransportRDMA }
 
-// Counters are the counters of all queues together.
+// Counters returns the counters of all queues together.
 func (t *Transport) Counters() *Counters { return t.counters }
 
-// Alloc gives n bytes of registered memory, aligned as [host.Transport] says. The error is verbs.ErrInvalid where n isn't
-// positive, verbs.ErrNoMemory where HostConfig.Memory isn't enough, and ErrClosed after Close.
+// Alloc returns n bytes of registered memory, aligned as [host.Transport] says. The error is verbs.ErrInvalid if n
+// isn't positive, verbs.ErrNoMemory if HostConfig.Memory doesn't suffice, and ErrClosed after Close.
 func (t *Transport) Alloc(n int) ([]byte, error) {
 	if n < 1 {
 		return nil, fmt.Errorf("rdma: %w: %d bytes of registered memory: want at least 1", verbs.ErrInvalid, n)
@@ -98,20 +98,20 @@ func (t *Transport) Alloc(n int) ([]byte, error) {
 	return b, nil
 }
 
-// Free takes memory of Alloc back.
+// Free frees memory from Alloc.
 func (t *Transport) Free(b []byte) { t.memory.arena.Free(b) }
 
-// Close lets no more queues be dialled, waits until every one is closed, and frees the memory. That
-// of Alloc must not be used after.
+// Close prevents new queues from being dialled, waits until all are closed, and frees the memory. Memory from Alloc
+// must not be used afterwards.
 func (t *Transport) Close() error {
 	t.queues.Close()
 	t.memory.close()
 	return nil
 }
 
-// Dial connects one queue pair. The error is a *ConnError that names the stage; a refusal
-// wraps a *RejectError, that after Close is ErrClosed, and that on a device which is closed is ErrDeviceRemoval. A peer
-// that carries smaller packets only is asked for those.
+// Dial connects one queue pair. The error is a *ConnError that names the stage; it wraps a *RejectError if the peer
+// refused, ErrClosed after Close, and ErrDeviceRemoval if the device is closed. If the peer supports only smaller
+// packets, Dial tries again with those.
 func (t *Transport) Dial(ctx context.Context, a host.QueueAttr) (host.TransportQueue, error) {
 	if !t.queues.Begin() {
 		return nil, &ConnError{Stage: "connect", Peer: a.Remote, QID: a.QID, Err: errTransportClosed}
@@ -124,7 +124,7 @@ func (t *Transport) Dial(ctx context.Context, a host.QueueAttr) (host.TransportQ
 	return q, nil
 }
 
-// dial is Dial; Close waits for it.
+// dial is Dial without the accounting that lets Close wait for it.
 func (t *Transport) dial(ctx context.Context, a host.QueueAttr) (*hostQueue, error) {
 	var mtu verbs.MTU // the path's
 	for {
@@ -149,9 +149,9 @@ type dialer struct {
 	queue atomic.Pointer[hostQueue]
 }
 
-// smaller is the path MTU to ask for after err; 0 where no other one helps. A peer refuses one that its interface, or
-// its way to us, doesn't carry (IBTA table 109, reason 26), and doesn't say which it does: what we know of the path may
-// say nothing of it, as ::1 says nothing of another address of this host.
+// smaller returns the path MTU to try after err; 0 if another one wouldn't help. A peer refuses a path MTU that its
+// interface, or its path to us, doesn't support (IBTA table 109, reason 26), and doesn't say which it would accept:
+// what we know of the path may not apply to it, as the MTU of ::1 says nothing about another address of this host.
 func (d *dialer) smaller(err error) verbs.MTU {
 	var refused *RejectError
 	if !errors.As(err, &refused) || refused.Reason != verbs.RejectInvalidMTU {
@@ -160,8 +160,8 @@ func (d *dialer) smaller(err error) verbs.MTU {
 	return d.mtu - 1
 }
 
-// event keeps what the waiting dial needs. Set-up gives at most one event per call, so the
-// channel doesn't fill before a disconnection, of which the queue is told directly.
+// event keeps the events that dial waits for. Set-up produces at most one event per call, so the channel doesn't fill
+// before a disconnection, which is passed to the queue directly.
 func (d *dialer) event(ev verbs.CMEvent) {
 	if q := d.queue.Load(); q != nil {
 		q.cmEvent(ev)
@@ -174,13 +174,13 @@ func (d *dialer) event(ev verbs.CMEvent) {
 }
 
 func (d *dialer) failed(stage string, err error) error {
-	if errors.Is(err, verbs.ErrClosed) { // nobody else closes what is used here
+	if errors.Is(err, verbs.ErrClosed) { // only closing the device does this here
 		err = fmt.Errorf("%w: %w", ErrDeviceRemoval, err)
 	}
 	return &ConnError{Stage: stage, Peer: d.attr.Remote, QID: d.attr.QID, Err: err}
 }
 
-// wait takes the next event, which has to be want.
+// wait waits for the next event, which has to be of type want.
 func (d *dialer) wait(ctx context.Context, stage string, want verbs.CMEventType) (verbs.CMEvent, error) {
 	select {
 	case <-ctx.Done():
@@ -204,7 +204,7 @@ func (d *dialer) wait(ctx context.Context, stage string, want verbs.CMEventType)
 	}
 }
 
-// try asks the peer once.
+// try makes one attempt to connect to the peer.
 func (d *dialer) try(ctx context.Context) (*hostQueue, error) {
 	if err := validAttr(d.attr); err != nil {
 		return nil, d.failed("connect", err)
@@ -258,8 +258,8 @@ func (d *dialer) connect(ctx context.Context, id verbs.CMID) error {
 	req := connectRequest{
 		QID: a.QID, HRQSize: uint16(a.Size), HSQSize: uint16(a.Size - 1), CNTLID: a.CNTLID,
 	}
-	// The target has data moved by READ from this side only: what it may have outstanding is
-	// all that is asked for.
+	// The target moves data by READ from this side only, so this side serves READs, as many as the device can, and
+	// issues none.
 	err := id.Connect(verbs.ConnParam{
 		PrivateData:        req.bytes(),
 		ResponderResources: uint8(min(id.Device().Attr().MaxQPRdAtom, 255)),
@@ -281,7 +281,7 @@ func (d *dialer) connect(ctx context.Context, id verbs.CMID) error {
 	return nil
 }
 
-// validAttr says what of a can't be connected.
+// validAttr returns an error if a can't be connected.
 func validAttr(a host.QueueAttr) error {
 	if a.Size < 2 || a.Size > 65535 {
 		return fmt.Errorf("queue size %d: want 2 to 65535", a.Size)

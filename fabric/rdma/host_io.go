@@ -8,12 +8,12 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme/host"
 )
 
-// Submit posts commands, or leaves them to whoever is posting.
+// Submit posts commands, or leaves them to the goroutine that is posting.
 func (q *hostQueue) Submit(rs []*host.Request) {
 	q.mu.Lock()
 	if q.dead != nil {
 		q.mu.Unlock()
-		return // Sink.Closed tells
+		return // Sink.Closed reports it
 	}
 	q.ready = append(q.ready, rs...)
 	if q.posting || q.handling || q.ended {
@@ -23,7 +23,7 @@ func (q *hostQueue) Submit(rs []*host.Request) {
 	q.postAll(&q.own)
 }
 
-// beginCompletions has all that is to be posted wait for endCompletions, unless somebody is posting already.
+// beginCompletions defers all posting to endCompletions, unless a goroutine is posting already.
 func (q *hostQueue) beginCompletions() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -31,7 +31,7 @@ func (q *hostQueue) beginCompletions() bool {
 	return q.handling
 }
 
-// endCompletions posts what came of completions.
+// endCompletions posts the work that resulted from completions.
 func (q *hostQueue) endCompletions(b *batch) {
 	q.mu.Lock()
 	q.handling = false
@@ -60,16 +60,15 @@ func (q *hostQueue) completed(wc *verbs.WC, _ int64) {
 	}
 }
 
-// sendsDone frees entries of the send queue; the completion of a signaled request covers the
-// unsignaled ones before it.
+// sendsDone frees n entries of the send queue: the completion of a signaled request also covers the unsignaled ones
+// before it.
 func (q *hostQueue) sendsDone(n int) {
 	q.mu.Lock()
 	q.sqUsed -= n
 	q.mu.Unlock()
 }
 
-// response takes a response capsule, makes sure that the key of its command is dead, and
-// delivers it.
+// response handles a response capsule: it makes sure that the key of its command is invalid, and delivers it.
 func (q *hostQueue) response(wc *verbs.WC, index int) {
 	if wc.ByteLen != nvme.CompletionSize {
 		q.fail(q.connError("receive", fmt.Errorf("%w: response of %d bytes, want %d",
@@ -89,10 +88,9 @@ func (q *hostQueue) response(wc *verbs.WC, index int) {
 	}
 }
 
-// answered takes the response out of a receive buffer, which is to be posted again, and notes that
-// its command is answered. It returns the command's slot, nil where its memory is not the owner's
-// again: then the response stays there until free. mr is the registration that was made for the
-// command, nil for none.
+// answered takes the response from a receive buffer, which may then be posted again, and records that its command is
+// answered. It returns the command's slot, or nil if the command's memory can't go back to its owner yet: then the
+// response stays in the slot until free. mr is the registration that was made for the command, nil if there was none.
 func (q *hostQueue) answered(index int, wc *verbs.WC) (done *slot, mr verbs.MR, err error) {
 	cqe := nvme.CompletionAt(q.cqes[index*nvme.CompletionSize:])
 	q.mu.Lock()
@@ -124,8 +122,8 @@ func (q *hostQueue) answered(index int, wc *verbs.WC) (done *slot, mr verbs.MR, 
 	return nil, mr, nil
 }
 
-// free notes that the key of a command is dead, or that its data is not sent again, and delivers
-// the response if that waited.
+// free records that the key of a command is invalid, or that its data won't be sent again, and delivers the response if
+// that was waiting.
 func (q *hostQueue) free(kind, index int) {
 	q.mu.Lock()
 	s := &q.slots[index]
@@ -156,8 +154,8 @@ func notOutstanding(cqe *nvme.Completion) error {
 	return fmt.Errorf("%w: response to command %#x, which isn't outstanding", ErrProtocol, cqe.CID())
 }
 
-// postAll posts by way of b until nothing can be posted any more. Called with mu held, which it gives up, by
-// the only one who posts.
+// postAll posts using b until there is nothing left that can be posted. Called with mu held, which it releases, by the
+// only goroutine that posts.
 func (q *hostQueue) postAll(b *batch) {
 	q.posting, q.batch = true, b
 	for {
@@ -178,8 +176,8 @@ func (q *hostQueue) postAll(b *batch) {
 	}
 }
 
-// takeReady moves what fits the send queue into the batch and reports whether there is
-// anything to post. Called with mu held.
+// takeReady moves as much as the send queue has room for into the batch and reports whether there is anything to post.
+// Called with mu held.
 func (q *hostQueue) takeReady() bool {
 	q.batch.reset()
 	q.takeRevokes()
@@ -199,9 +197,9 @@ func (q *hostQueue) takeReady() bool {
 	return len(q.batch.send)+len(q.batch.recv) > 0
 }
 
-// takeRecvs sees to it that there is a receive for each command that isn't answered. There are no more of
-// them than that takes, from those used last, so that a queue with little to do goes round in few of them, which stay in
-// the caches; and where some are wanted more are posted, so that it isn't done for each command.
+// takeRecvs makes sure that there is a receive for each unanswered command. It posts no more than needed, and the most
+// recently used buffers first, so that a queue with little to do cycles through few buffers, which stay in the caches;
+// but when it has to post some it posts a few extra, so that it needn't post for every command.
 func (q *hostQueue) takeRecvs() {
 	posted := len(q.slots) - len(q.recvs)
 	if posted >= q.unanswered {
@@ -215,10 +213,10 @@ func (q *hostQueue) takeRecvs() {
 	q.recvs = q.recvs[:left]
 }
 
-// spareRecvs is how many receives are posted beyond those that are needed, where some are.
+// spareRecvs is the number of extra receives that are posted when some are needed.
 const spareRecvs = 7
 
-// takeRevokes invalidates the keys that the target left.
+// takeRevokes invalidates the keys that the target didn't invalidate.
 func (q *hostQueue) takeRevokes() {
 	n := 0
 	for _, i := range q.revoke {
@@ -232,9 +230,9 @@ func (q *hostQueue) takeRevokes() {
 	q.revoke = q.revoke[:copy(q.revoke, q.revoke[n:])]
 }
 
-// send adds a work request. An invalidation is always signaled and its completion stands for itself
-// alone; a command is signaled now and then, and with data from its own place always, for itself
-// and those before it.
+// send adds a work request. An invalidation is always signaled, and its completion covers only itself; a command is
+// signaled every signalEvery sends, and always if its data is sent from its own place, and then covers itself and those
+// before it.
 func (q *hostQueue) send(wr verbs.SendWR, kind, index int) {
 	q.sqUsed++
 	if kind == kindInvalidate {
@@ -250,17 +248,18 @@ func (q *hostQueue) send(wr verbs.SendWR, kind, index int) {
 	q.batch.send = append(q.batch.send, wr)
 }
 
-// goesAlong says whether n bytes of data leave in their command's capsule, where the target takes so much. A command
-// alone has them there: one trip instead of two. In company long trains count, which are of packets of one size: so are
-// capsules of one packet, and between two RNICs of ours all. Of two packets, of two sizes, capsules would leave one by
-// one, whereas commands, and data of two packets that the target READs, leave in trains; data of more packets than that
-// doesn't, as the first and the last of an answer have a header more.
+// goesAlong reports whether n bytes of data are sent in their command's capsule, if the target accepts that many. A
+// command that is posted alone has its data there: one round trip instead of two. With several commands, long trains
+// matter more, and a train consists of packets of one size: capsules of one packet can form one, and between two of our
+// RNICs all capsules can. Capsules of two packets, of different sizes, would be sent one by one, whereas commands, and
+// data of two packets that the target READs, are sent in trains; data of more packets isn't, because the first and last
+// packets of a READ response have an extra header.
 func (q *hostQueue) goesAlong(n int, alone bool) bool {
 	return n <= q.attr.InCapsule && (alone || q.evenSends || n+nvme.CommandSize <= q.mtu || n > 2*q.mtu)
 }
 
-// addCommand builds the capsule of r, with the data in it where that goes along, and the work
-// requests that lend its memory and send it. It reports false when the connection has failed.
+// addCommand builds the capsule of r, including the data if it is sent in the capsule, and the work requests that lend
+// its memory and send it. It returns false if the connection has failed.
 func (q *hostQueue) addCommand(r *host.Request, alone bool) bool {
 	i := int(r.Slot)
 	s := &q.slots[i]
@@ -280,7 +279,7 @@ func (q *hostQueue) addCommand(r *host.Request, alone bool) bool {
 		list, s.sending = q.inCapsule(r, cmd, capsule, list)
 	default:
 		if err := q.lend(s, r.Data, cmd); err != nil {
-			// fail takes mu, which is held here.
+			// Called in a new goroutine: fail takes mu, which is held here.
 			go q.fail(q.connError("register memory", err))
 			return false
 		}
@@ -296,8 +295,8 @@ func (q *hostQueue) addCommand(r *host.Request, alone bool) bool {
 	return true
 }
 
-// inCapsule sends the data with the command: from where it lies if that is registered, else
-// from a copy in the capsule. It says whether it is the former.
+// inCapsule sends the data with the command: from where it lies if that memory is registered, else from a copy in the
+// capsule. The result is true in the first case.
 func (q *hostQueue) inCapsule(r *host.Request, cmd *nvme.Command, capsule []byte, list []verbs.SGE) ([]verbs.SGE, bool) {
 	q.t.counters.InCapsule.Add(1)
 	cmd.SGL1().SetBlock(nvme.SGLInCapsule, 0, uint32(len(r.Data)))
@@ -311,8 +310,8 @@ func (q *hostQueue) inCapsule(r *host.Request, cmd *nvme.Command, capsule []byte
 	return list, false
 }
 
-// lend gives the target a key to data, for this command: a window over memory of Alloc, and
-// for any other memory a registration of its own, which costs more.
+// lend gives the target a key to data, for this command: a window over memory from Alloc, or, for any other memory, a
+// registration of its own, which costs more.
 func (q *hostQueue) lend(s *slot, data []byte, cmd *nvme.Command) error {
 	access := verbs.AccessRemoteRead
 	if cmd.Direction() == nvme.CtrlToHost {

@@ -13,9 +13,9 @@ import (
 
 // hostQueue is one queue pair of a controller: host.TransportQueue over an RC queue pair.
 //
-// Like the target's side it is driven by completions: they deliver responses, whose Done
-// may submit more, and everything is posted together at the end. A Submit from elsewhere posts
-// at once unless somebody is posting already, or will.
+// Like the target's side it is driven by completions: they deliver responses, whose Done may submit more commands, and
+// everything is posted together at the end. A Submit from elsewhere posts at once, unless a goroutine is posting
+// already or is about to.
 type hostQueue struct {
 	t    *Transport
 	id   verbs.CMID
@@ -31,11 +31,11 @@ type hostQueue struct {
 	cqes        []byte // a receive buffer per slot, for any response
 	cqeSGE      verbs.SGE
 	sqSize      int
-	mtu         int  // bytes of a SEND that a packet carries …
+	mtu         int  // bytes of a SEND per packet …
 	evenSends   bool // … unless its packets are of one size
 
-	batch *batch // of whoever is posting
-	own   batch  // the batch of those who don't deliver completions
+	batch *batch // of the goroutine that is posting
+	own   batch  // for posts outside the delivery of completions
 
 	closed chan struct{} // Sink.Closed has returned
 
@@ -43,44 +43,44 @@ type hostQueue struct {
 	handling   bool // completions are being delivered
 	posting    bool
 	ready      []*host.Request // to be posted, oldest first
-	recvs      []int           // receive buffers that aren't posted, the one used last on top
+	recvs      []int           // receive buffers that aren't posted, the most recently used last
 	unanswered int             // commands posted
 	revoke     []int           // slots whose key is to be invalidated locally, each once
-	sqUsed     int             // work requests whose completion isn't known
-	sqTail     int             // of them, those after the last signaled one
+	sqUsed     int             // work requests that aren't known to be complete
+	sqTail     int             // those after the last signaled one
 	started    bool
 	dead       error
 	ended      bool // the queue pair is destroyed
 	reaped     bool
 }
 
-// slotState is how far the command in a slot has come.
+// slotState is the progress of the command in a slot.
 type slotState uint8
 
 const (
-	slotIdle     slotState = iota // none, or one that is not posted yet: a response to it is none
+	slotIdle     slotState = iota // no command, or one that isn't posted yet, so a response to it is an error
 	slotPosted                    // the target may answer
-	slotAnswered                  // it has, and the command's memory is not the owner's yet: see slot
+	slotAnswered                  // the target has answered, and the command's memory isn't its owner's yet: see slot
 )
 
-// slot is what the transport knows of the command in one slot of the queue. It belongs to
-// hostQueue.mu: a target may answer before the command has reached it.
+// slot is the transport's state of the command in one slot of the queue. hostQueue.mu protects it: a target may answer
+// a command before that has reached it.
 type slot struct {
 	state  slotState
 	window verbs.MW
 	key    uint32   // R_Key lent to the target, 0 for none
 	mr     verbs.MR // registration made for this command alone, nil for none
-	// The capsule took the data along from where it lies, and the device may send it again: the
-	// target hasn't acknowledged it. covers is how many work requests are done with it.
+	// sending is set while the data was sent in the capsule from where it lies, and the device may send it again,
+	// because the target hasn't acknowledged it. covers is the number of work requests that are complete when it has.
 	sending bool
 	covers  int
-	// The response, so that its receive buffer is free at once. It waits here until the key that
-	// the target did not invalidate is dead, or until the data is not sent again.
+	// cqe is a copy of the response, so that its receive buffer is free at once. It waits here until the key that the
+	// target did not invalidate is invalid, or until the data won't be sent again.
 	cqe nvme.Completion
 }
 
-// signalEvery bounds the sends between two signaled ones: few completions, and never a full
-// queue without one on the way.
+// signalEvery bounds the number of sends between two signaled ones: few completions, but a full queue always has one on
+// the way.
 const signalEvery = 8
 
 func (t *Transport) newQueue(id verbs.CMID, a host.QueueAttr) (*hostQueue, error) {
@@ -92,7 +92,7 @@ func (t *Transport) newQueue(id verbs.CMID, a host.QueueAttr) (*hostQueue, error
 		t: t, id: id, dom: dom, attr: a,
 		slots:       make([]slot, a.Size),
 		capsuleSize: nvme.CommandSize + a.InCapsule,
-		sqSize:      3*a.Size + 2*signalEvery, // a command has two, and a third where it revokes its key
+		sqSize:      3*a.Size + 2*signalEvery, // two per command, and a third if its key has to be invalidated
 		closed:      make(chan struct{}),
 	}
 	if err := q.setUp(); err != nil {
@@ -137,7 +137,7 @@ func (q *hostQueue) setUp() error {
 	return nil
 }
 
-// start makes the queue live: from here on its end is told to the Sink.
+// start makes the queue live: from here on its end is reported to the Sink.
 func (q *hostQueue) start() {
 	q.t.counters.Accepted.Add(1)
 	q.t.counters.Connections.Add(1)
@@ -150,7 +150,7 @@ func (q *hostQueue) start() {
 	}
 }
 
-// abandon frees a queue whose connection was never made.
+// abandon frees a queue whose connection was never established.
 func (q *hostQueue) abandon() {
 	q.mu.Lock()
 	q.dead = ErrClosed
@@ -199,7 +199,7 @@ func (q *hostQueue) qpEvent(ev verbs.AsyncEvent) {
 	}
 }
 
-// fail ends the connection because of err; the first call counts.
+// fail ends the connection because of err; only the first call counts.
 func (q *hostQueue) fail(err error) {
 	q.mu.Lock()
 	first := q.dead == nil
@@ -213,8 +213,8 @@ func (q *hostQueue) fail(err error) {
 	}
 }
 
-// end takes the connection down, and tells the Sink when no memory of a request is used any
-// more: the queue pair is destroyed and the keys are dead.
+// end takes the connection down, and tells the Sink when the memory of requests isn't accessed any more: when the queue
+// pair is destroyed and the keys are invalid.
 func (q *hostQueue) end() {
 	_ = q.id.Disconnect()
 	_ = q.id.Destroy()
@@ -227,7 +227,7 @@ func (q *hostQueue) end() {
 	}
 }
 
-// reap runs once, when the queue pair is destroyed and nobody posts or delivers completions.
+// reap frees the queue. It runs once, when the queue pair is destroyed and no goroutine posts or delivers completions.
 func (q *hostQueue) reap() {
 	q.mu.Lock()
 	if q.reaped {
@@ -256,13 +256,13 @@ func (q *hostQueue) connError(stage string, err error) error {
 	return &ConnError{Stage: stage, Peer: q.attr.Remote, QID: q.attr.QID, Err: err}
 }
 
-// Size is the number of entries.
+// Size returns the number of entries.
 func (q *hostQueue) Size() int { return q.attr.Size }
 
-// RTT is 0: verbs has no estimate.
+// RTT returns 0: verbs has no estimate.
 func (q *hostQueue) RTT() int64 { return 0 }
 
-// Local is the address that the queue pair sends from.
+// Local returns the address that the queue pair sends from.
 func (q *hostQueue) Local() netip.AddrPort { return q.id.LocalAddr() }
 
 // Close disconnects and waits for Sink.Closed.

@@ -21,7 +21,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme/host"
 )
 
-// hostileSink notes what a queue delivers. It believes each response.
+// hostileSink records what a queue delivers. It accepts each response.
 type hostileSink struct {
 	mu     sync.Mutex
 	done   []uint16
@@ -43,7 +43,7 @@ func (s *hostileSink) completed() []uint16 {
 	return slices.Clone(s.done)
 }
 
-// hostileRig is a host whose target acknowledges no packet, and answers what it likes.
+// hostileRig is a host whose target acknowledges no packet, and answers whatever it likes.
 type hostileRig struct {
 	*hostWorld
 	sink *hostileSink
@@ -68,7 +68,7 @@ func newHostileRig(t *testing.T) *hostileRig {
 	return r
 }
 
-// dropAcknowledges makes the target one that acknowledges no packet.
+// dropAcknowledges makes the target acknowledge no packet.
 func dropAcknowledges(d *simnet.Datagram) simnet.Action {
 	return simnet.Action{Drop: d.Src == simTarget && wire.Opcode(d.Payload[0]).Kind() == wire.KindAcknowledge}
 }
@@ -96,7 +96,7 @@ func (r *hostileRig) submit(cids ...uint16) map[uint16]nvme.Command {
 	return got
 }
 
-// answer says that a command is done, and invalidates its key where there is one.
+// answer completes a command, and invalidates its key if it has one.
 func (r *hostileRig) answer(cid uint16, key uint32) { r.answerPart(cid, key, nvme.CompletionSize) }
 
 // answerPart sends the first n bytes of that.
@@ -134,8 +134,8 @@ func (r *hostileRig) close() {
 	r.hostWorld.close()
 }
 
-// fill has commands answered until the host has no room for the next, since no acknowledgement
-// frees any. It returns one that arrived and is not answered, and one that waits for room.
+// fill answers commands until the host has no room for the next one, because no acknowledgement frees any. It returns a
+// command that arrived and is not answered, and one that waits for room.
 func (r *hostileRig) fill() (arrived, waits uint16) {
 	r.t.Helper()
 	for round := range uint16(8) {
@@ -159,9 +159,9 @@ func (r *hostileRig) fill() (arrived, waits uint16) {
 	return 0, 0
 }
 
-// TestResponsesWithoutEnd: a target that answers one command again and again, leaves its key alive,
-// and keeps the send queue full, so that it can't be invalidated, makes the host gather nothing:
-// the second answer ends the connection.
+// TestResponsesWithoutEnd: a target that answers one command again and again, doesn't invalidate its key, and keeps the
+// send queue full so that the host can't either, doesn't make the host accumulate anything: the second answer ends the
+// connection.
 func TestResponsesWithoutEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newHostileRig(t)
@@ -177,8 +177,7 @@ func TestResponsesWithoutEnd(t *testing.T) {
 	})
 }
 
-// TestResponseTwice: a second response is none, whether the key was invalidated by the target or
-// had to be by the host.
+// TestResponseTwice: a second response is an error, whether the target invalidated the key or the host has to.
 func TestResponseTwice(t *testing.T) {
 	for _, invalidates := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
@@ -200,7 +199,8 @@ func TestResponseTwice(t *testing.T) {
 	}
 }
 
-// TestNoResponse: what is shorter than a response, or names a command that can't be, ends the connection, and no command.
+// TestNoResponse: a message that is shorter than a response, or names an impossible command, ends the connection and
+// completes no command.
 func TestNoResponse(t *testing.T) {
 	for name, answer := range map[string]func(r *hostileRig){
 		"nothing":   func(r *hostileRig) { r.answerPart(0, 0, 0) },
@@ -222,7 +222,7 @@ func TestNoResponse(t *testing.T) {
 	}
 }
 
-// TestKeysLeftAlive: a target that never invalidates keys has the host do it, command after command.
+// TestKeysLeftAlive: if a target never invalidates keys, the host does it, command after command.
 func TestKeysLeftAlive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newHostileRig(t)
@@ -238,9 +238,9 @@ func TestKeysLeftAlive(t *testing.T) {
 	})
 }
 
-// TestResponseBeforeCommand: a command that waits for room in the send queue, which a target keeps
-// full by withholding acknowledgements, can't be answered: its memory would be lent to the target
-// when it has its owner again.
+// TestResponseBeforeCommand: a command that waits for room in the send queue, which a target keeps full by withholding
+// acknowledgements, can't be answered: otherwise its memory would be lent to the target after it has gone back to its
+// owner.
 func TestResponseBeforeCommand(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newHostileRig(t)
@@ -254,8 +254,8 @@ func TestResponseBeforeCommand(t *testing.T) {
 	})
 }
 
-// TestAnsweredWriteIsNotSentAgain: a write that took its data along is not sent again, with what
-// its owner has put into the memory since, to a target that answered it and acknowledges nothing.
+// TestAnsweredWriteIsNotSentAgain: a write whose data was sent in the capsule is not retransmitted, with whatever its
+// owner has put into the memory since, to a target that answered it and acknowledges nothing.
 func TestAnsweredWriteIsNotSentAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newHostileRig(t)
@@ -287,8 +287,7 @@ func TestAnsweredWriteIsNotSentAgain(t *testing.T) {
 	})
 }
 
-// fragments is a volume in memory that shows it block by block, as persistent memory does that was
-// written at random.
+// fragments is a volume in memory that shows it block by block, like persistent memory that was written at random.
 type fragments struct{ blockdev.Memory }
 
 func (f fragments) View(segs []blockdev.Segment, offset, length int64) ([]blockdev.Segment, blockdev.ViewToken, error) {
@@ -301,8 +300,8 @@ func (f fragments) View(segs []blockdev.Segment, offset, length int64) ([]blockd
 	return segs, token, err
 }
 
-// TestSmallQueueOfFragments: a queue of few entries reads the largest transfers, each of which takes all of the send queue,
-// from memory that lies in the smallest pieces.
+// TestSmallQueueOfFragments: a queue of few entries reads the largest transfers, each of which takes all of the send
+// queue, from memory in the smallest pieces.
 func TestSmallQueueOfFragments(t *testing.T) {
 	r := newRig(t, rdma.TargetConfig{}, fragments{memory(t, 4<<20).(blockdev.Memory)})
 	for _, size := range []int{2, 4} {
@@ -332,8 +331,8 @@ func TestSmallQueueOfFragments(t *testing.T) {
 	}
 }
 
-// TestOtherKeyInvalidated: a response that invalidates another command's key is an error, and not taken for the end of
-// a command whose memory the target can still reach.
+// TestOtherKeyInvalidated: a response that invalidates another command's key is an error, and doesn't complete a
+// command whose memory the target can still reach.
 func TestOtherKeyInvalidated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newHostileRig(t)

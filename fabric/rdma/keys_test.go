@@ -14,7 +14,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme/target"
 )
 
-// redial has the rig's host connect again, with another queue, to a target that acknowledges.
+// redial reconnects the rig's host, with another queue, to a target that acknowledges.
 func (r *hostileRig) redial(size, inCapsule int) {
 	r.t.Helper()
 	_ = r.q.Close()
@@ -49,8 +49,8 @@ func (r *hostileRig) send(cmd nvme.Command, data []byte) nvme.Command {
 	return got
 }
 
-// TestSlotBeyondTheQueue: a response to a command that the low bits of an identifier can name, but the queue has no
-// entry for, ends the connection.
+// TestSlotBeyondTheQueue: a response to a command whose identifier's low bits name a slot beyond the queue ends the
+// connection.
 func TestSlotBeyondTheQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newHostileRig(t)
@@ -63,7 +63,7 @@ func TestSlotBeyondTheQueue(t *testing.T) {
 }
 
 // TestEntriesOfTheSendQueue: however commands and their data were sent, and keys lent, the host knows how much room its
-// send queue has: it never posts more than that.
+// send queue has, and never posts more.
 func TestEntriesOfTheSendQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newHostileRig(t)
@@ -106,7 +106,7 @@ func TestNoDataSGL(t *testing.T) {
 		defer r.close()
 		var cmd nvme.Command
 		cmd.SetFlush(1)
-		cmd.SGL1().SetBlock(nvme.SGLInCapsule, 5, 6) // left by whoever had it before
+		cmd.SGL1().SetBlock(nvme.SGLInCapsule, 5, 6) // left from the slot's previous command
 		got := r.send(cmd, nil)
 		if s := got.SGL1(); s.Type() != nvme.SGLKeyed || s.KeyedLength() != 0 || s.Key() != 0 || s.Address() != 0 {
 			t.Errorf("type %#x, %d bytes at %#x, key %#x", s.Type(), s.KeyedLength(), s.Address(), s.Key())
@@ -120,8 +120,8 @@ type watchingSink struct{ completed, closed func() }
 func (s watchingSink) Completed(*nvme.Completion) bool { s.completed(); return true }
 func (s watchingSink) Closed(error)                    { s.closed() }
 
-// TestRegistrationsOfCommands: what was registered for a command is registered no more when the owner of its memory is
-// told of the end, by an answer or without one: a target could write to it, by another queue if by no other way.
+// TestRegistrationsOfCommands: memory that was registered for a command is deregistered when its owner is told of the
+// command's end, with or without an answer: otherwise a target could still write to it, if only through another queue.
 func TestRegistrationsOfCommands(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newHostWorld(t, 0, (*roce.Device).VendorOptions)
@@ -166,8 +166,8 @@ func TestRegistrationsOfCommands(t *testing.T) {
 	})
 }
 
-// TestKeysInvalidated: a target invalidates each key that it is given for that with its response, so that the host
-// doesn't have to.
+// TestKeysInvalidated: a target invalidates with its response each key that it is allowed to invalidate, so that the
+// host doesn't have to.
 func TestKeysInvalidated(t *testing.T) {
 	r := newRig(t, rdma.TargetConfig{}, memory(t, 1<<20))
 	c := r.connect(t, nil)
@@ -198,8 +198,8 @@ func TestKeysInvalidated(t *testing.T) {
 	}
 }
 
-// TestConnectionsLeaveNothing: the memory of a queue is free again when it has ended, and so is that of one that was
-// refused, and its room in the completion queue.
+// TestConnectionsLeaveNothing: when a queue has ended, its memory and its room in the completion queue are free again,
+// and so are those of a queue that was refused.
 func TestConnectionsLeaveNothing(t *testing.T) {
 	for name, refuse := range map[string]bool{"ended": false, "refused": true} {
 		t.Run(name, func(t *testing.T) {

@@ -17,8 +17,8 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme/target"
 )
 
-// TestLimitsOfAll: what all hosts together may have is bounded too, and the one who comes too late
-// is told so by the reject code for it.
+// TestLimitsOfAll: what all hosts together may have is limited too, and a host that comes too late gets the reject code
+// for that.
 func TestLimitsOfAll(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
@@ -26,7 +26,7 @@ func TestLimitsOfAll(t *testing.T) {
 		memory int64
 	}{
 		{"connections", target.Limits{Connections: 1}, 8 << 20},
-		// A queue of 128 takes half a MiB, of one that is there for all.
+		// A queue of 128 takes half a MiB, out of one for all.
 		{"buffers", target.Limits{}, 2 << 20},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -74,8 +74,8 @@ func TestLimitsOfAll(t *testing.T) {
 	}
 }
 
-// TestMoreThanTheQueue: a host that has more commands outstanding than its queue has entries finds
-// no receive for them, and waits; other hosts don't.
+// TestMoreThanTheQueue: a host that has more commands outstanding than its queue has entries finds no receive for them,
+// and waits; other hosts don't.
 func TestMoreThanTheQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const entries, extra = 32, 8
@@ -105,8 +105,9 @@ func TestMoreThanTheQueue(t *testing.T) {
 	})
 }
 
-// TestBuffersOfNewcomers: hosts that connect with large queues and never send Connect don't keep another
-// from connecting at its first try, nor disturb one that is connected; one of them alone keeps what it has.
+// TestBuffersOfNewcomers: hosts that connect with large queues and never send Connect don't prevent another from
+// connecting at its first attempt, nor disturb one that is connected; if there is only one of them, it keeps what it
+// has.
 func TestBuffersOfNewcomers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		// Room for seven queues of 128 entries, and some of 32.
@@ -128,7 +129,7 @@ func TestBuffersOfNewcomers(t *testing.T) {
 			p := &fuzzPeer{t: t}
 			peers = append(peers, p)
 			ev := p.request(from, []byte{0, 0, 1, 0, 128, 0, 127, 0, 31: 0})
-			time.Sleep(10 * time.Millisecond) // who gives way has gone
+			time.Sleep(10 * time.Millisecond) // the connection that gives way has gone
 			return ev.Type == verbs.CMEstablished
 		}
 		for i := 0; ask(nics[0]); i++ {
@@ -143,7 +144,7 @@ func TestBuffersOfNewcomers(t *testing.T) {
 			for k := range nics {
 				ask(nics[k])
 			}
-			admin, io := r.controller(0) // is Fatal where it is refused
+			admin, io := r.controller(0) // calls Fatal if it is refused
 			r.honest.work('a')
 			admin.close()
 			io.close()
@@ -155,7 +156,8 @@ func TestBuffersOfNewcomers(t *testing.T) {
 	})
 }
 
-// TestAllocRefused: who asks for memory that can't be is told what is wrong with that, and not that there is no more.
+// TestAllocRefused: a request for an impossible amount of memory gets an error that says what is wrong with it, rather
+// than that there is no memory left.
 func TestAllocRefused(t *testing.T) {
 	nic := openNIC(t)
 	defer nic.Close()

@@ -13,21 +13,21 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/mem"
 )
 
-// memory is an arena whose chunks are registered with every device that uses it, once.
-// Allocation takes no lock of this type; domains are few and live as long as the memory.
+// memory is an arena whose chunks are registered once with every device that uses it. Allocation takes no lock of this
+// type; domains are few and live as long as the memory.
 type memory struct {
 	arena  *mem.Arena
 	access verbs.Access
-	added  func(chunk []byte) // is told of each chunk; may be nil
-	now    func() int64       // the clock that completions are found by; nil where nobody asks
+	added  func(chunk []byte) // called with each chunk; may be nil
+	now    func() int64       // the clock for the time at which completions are polled; nil if not needed
 
 	mu      sync.Mutex
 	chunks  [][]byte
 	domains []*domain
 }
 
-// domain is what this binding has on one device: a protection domain, the registrations
-// of the arena's chunks and of volumes' mappings, and completion queues.
+// domain is what this binding has on one device: a protection domain, the registrations of the arena's chunks and of
+// volumes' mappings, and completion queues.
 type domain struct {
 	dev verbs.Device
 	pd  verbs.PD
@@ -36,12 +36,12 @@ type domain struct {
 	chunks  atomic.Pointer[[]verbs.MR] // by chunk index
 	regions atomic.Pointer[map[*blockdev.Region]verbs.MR]
 
-	mu  sync.Mutex // writers of regions
+	mu  sync.Mutex // held by writers of regions
 	cqs []*completions
 }
 
-// newMemory makes a memory that has room for buffers of largest bytes whenever enough has been freed; 0: of any usual
-// size.
+// newMemory makes a memory that has room for buffers of largest bytes whenever enough has been freed; 0 means buffers
+// of any usual size.
 func newMemory(maxBytes int64, largest int, access verbs.Access) (*memory, error) {
 	m := &memory{access: access}
 	arena, err := mem.New(mem.Config{Max: maxBytes, Largest: largest, OnGrow: m.grown})
@@ -52,7 +52,7 @@ func newMemory(maxBytes int64, largest int, access verbs.Access) (*memory, error
 	return m, nil
 }
 
-// grown registers a new chunk with every device before the first of it is handed out.
+// grown registers a new chunk with every device before any of it is handed out.
 func (m *memory) grown(index int, chunk []byte) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -68,7 +68,7 @@ func (m *memory) grown(index int, chunk []byte) error {
 	return nil
 }
 
-// on returns the domain of dev, made at first use.
+// on returns the domain of dev, which is made at first use.
 func (m *memory) on(dev verbs.Device) (*domain, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -94,8 +94,8 @@ func (m *memory) on(dev verbs.Device) (*domain, error) {
 	return d, nil
 }
 
-// addChunk is called with memory.mu held: chunks are added in the order of their index. One
-// whose index another device's registration failed for comes again, and takes its place.
+// addChunk registers a chunk. Called with memory.mu held: chunks are added in the order of their index. If the
+// registration with another device failed, the same index comes again, and the new chunk takes its place.
 func (d *domain) addChunk(index int, chunk []byte, access verbs.Access) error {
 	mr, err := d.pd.RegMR(chunk, access)
 	if err != nil {
@@ -110,7 +110,7 @@ func (d *domain) addChunk(index int, chunk []byte, access verbs.Access) error {
 	return nil
 }
 
-// sge describes b, which lies in the arena, to the device.
+// sge describes b to the device; ok is false if b is not in the arena.
 func (m *memory) sge(d *domain, b []byte) (verbs.SGE, verbs.MR, bool) {
 	index, offset, ok := m.arena.ChunkOf(b)
 	if !ok {
@@ -120,19 +120,19 @@ func (m *memory) sge(d *domain, b []byte) (verbs.SGE, verbs.MR, bool) {
 	return verbs.SGE{Addr: mr.Addr() + uint64(offset), Length: uint32(len(b)), LKey: mr.LKey()}, mr, true
 }
 
-// partOf is the i-th of the pieces of n bytes of whole.
+// partOf returns the i-th piece, of n bytes, of whole.
 func partOf(whole verbs.SGE, i, n int) verbs.SGE {
 	return verbs.SGE{Addr: whole.Addr + uint64(i*n), Length: uint32(n), LKey: whole.LKey}
 }
 
-// offsetIn is the offset of part inside whole.
+// offsetIn returns the offset of part inside whole.
 func offsetIn(whole, part []byte) uint64 {
 	return uint64(uintptr(unsafe.Pointer(unsafe.SliceData(part))) - uintptr(unsafe.Pointer(unsafe.SliceData(whole))))
 }
 
-// region returns the registration of a volume's mapping, made at first use and kept while the volume is a
-// namespace: peers are never given its R_Key: it is sent from and, where the volume lends it, READ into. It is of
-// that mapping, not of its address, at which another volume may be mapped when this one is gone.
+// region returns the registration of a volume's mapping, which is made at first use and kept while the volume is a
+// namespace. Peers are never given its R_Key: the memory is sent from and, if the volume lends it, READ into. The
+// registration belongs to the mapping, not to its address, where another volume may be mapped when this one is gone.
 func (d *domain) region(region *blockdev.Region) (verbs.MR, error) {
 	if mr := (*d.regions.Load())[region]; mr != nil {
 		return mr, nil
@@ -161,7 +161,7 @@ func (d *domain) region(region *blockdev.Region) (verbs.MR, error) {
 	return mr, nil
 }
 
-// forget drops the registration of a mapping that nothing is sent from any more.
+// forget drops the registration of a mapping from which nothing is sent any more.
 func (d *domain) forget(region *blockdev.Region) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -173,10 +173,10 @@ func (d *domain) forget(region *blockdev.Region) {
 	next := maps.Clone(old)
 	delete(next, region)
 	d.regions.Store(&next)
-	_ = mr.Dereg() // fails where the device is closed, which has freed it then
+	_ = mr.Dereg() // fails if the device is closed, which has freed it then
 }
 
-// close frees what is registered. A device that is closed already has freed it itself.
+// close frees all registrations. A device that is already closed has freed them itself.
 func (d *domain) close() {
 	for _, s := range d.cqs {
 		_ = s.cq.Destroy()
@@ -190,7 +190,7 @@ func (d *domain) close() {
 	_ = d.pd.Dealloc()
 }
 
-// forget drops what every device has of a volume's mapping.
+// forget drops every device's registration of a volume's mapping.
 func (m *memory) forget(region *blockdev.Region) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -199,7 +199,7 @@ func (m *memory) forget(region *blockdev.Region) {
 	}
 }
 
-// close unregisters the memory everywhere and gives it back. Nothing may use it any more.
+// close unregisters the memory everywhere and frees it. It must not be in use any more.
 func (m *memory) close() {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -15,8 +15,8 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme/target"
 )
 
-// TestSmallerMTU: a target whose interface carries smaller packets than the host's refuses the host's path MTU,
-// and is connected to with the largest that it takes.
+// TestSmallerMTU: a target whose interface supports only smaller packets than the host's refuses the host's path MTU,
+// and is then connected to with the largest one that it accepts.
 func TestSmallerMTU(t *testing.T) {
 	for m := verbs.MTU256; m <= verbs.MTU4096; m++ {
 		synctest.Test(t, func(t *testing.T) {
@@ -42,8 +42,9 @@ func TestSmallerMTU(t *testing.T) {
 	}
 }
 
-// TestSmallerPath: where packets of the interfaces don't get through between them, and only one side knows, the connection
-// has a path MTU that does: the host asks for no other, the target refuses others.
+// TestSmallerPath: if the path between two interfaces carries only smaller packets than they do, and only one side
+// knows that, the connection gets a path MTU that works: the host asks for no larger one, the target refuses larger
+// ones.
 func TestSmallerPath(t *testing.T) {
 	const small = verbs.MTU1024
 	const room = 1500 // of the path

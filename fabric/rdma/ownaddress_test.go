@@ -13,8 +13,8 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme/host"
 )
 
-// TestOwnAddress: the peer has its RNIC on the address of this host that is to be reached, so the
-// RNIC that reaches it is on another one, on which packets pass.
+// TestOwnAddress: the peer's RNIC is on the address of this host that is to be reached, so the RNIC that reaches it is
+// on another address, from which packets pass.
 func TestOwnAddress(t *testing.T) {
 	own, err := net.InterfaceAddrs()
 	if err != nil {
@@ -45,7 +45,7 @@ func TestOwnAddress(t *testing.T) {
 	}
 }
 
-// dialNobody asks the RNIC there for a connection, which nobody takes.
+// dialNobody asks the RNIC there for a connection that nobody accepts.
 func dialNobody(t *testing.T, nic *softrnic.RNIC, to netip.AddrPort) {
 	t.Helper()
 	tr, err := rdma.NewTransport(nic, rdma.HostConfig{})

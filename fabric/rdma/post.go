@@ -4,7 +4,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
 )
 
-// Work request identifiers: what it was in the high byte, an index in the low 32 bits.
+// Work request identifiers: the kind in the high byte, an index in the low 32 bits.
 const (
 	kindRecv = iota + 1
 	kindPull
@@ -19,14 +19,14 @@ func wrID(kind int, index int) uint64 { return uint64(kind)<<56 | uint64(uint32(
 
 func splitWRID(id uint64) (kind int, index int) { return int(id >> 56), int(uint32(id)) }
 
-// maxSGE is how many pieces of memory one work request names at most; a device may allow less.
+// maxSGE is the maximum number of pieces of memory in one work request; a device may allow fewer.
 const maxSGE = 16
 
-// batch gathers the work requests of one post. Its slices grow to what is needed at once, and are
-// used again: an idle connection has none.
+// batch collects the work requests of one post. Its slices grow to the size of the largest post, and are reused: an
+// idle connection has none.
 type batch struct {
 	send []verbs.SendWR
-	tail []verbs.SendWR // appended behind send by finish: the SENDs of a batch follow its WRITEs
+	tail []verbs.SendWR // post appends it to send: the SENDs of a batch follow its WRITEs
 	recv []verbs.RecvWR
 	sges []verbs.SGE
 }
@@ -35,19 +35,18 @@ func (b *batch) reset() {
 	b.send, b.tail, b.recv, b.sges = b.send[:0], b.tail[:0], b.recv[:0], b.sges[:0]
 }
 
-// sge keeps one entry and returns it as a list. Where the backing array has to grow, lists
-// handed out before keep the old one.
+// sge appends one entry and returns it as a list. If the backing array has to grow, lists handed out before keep the
+// old one.
 func (b *batch) sge(e verbs.SGE) []verbs.SGE {
 	b.sges = append(b.sges, e)
 	n := len(b.sges)
 	return b.sges[n-1 : n : n]
 }
 
-// since is the list of the entries appended from index n on.
+// since returns the list of the entries appended from index n on.
 func (b *batch) since(n int) []verbs.SGE { return b.sges[n:len(b.sges):len(b.sges)] }
 
-// post hands the batch to the queue pair: receives first, so that whatever a send makes the
-// peer answer finds its buffer.
+// post posts the batch to the queue pair: receives first, so that whatever the peer answers to a send finds its buffer.
 func (b *batch) post(qp verbs.QP) error {
 	if len(b.recv) > 0 {
 		if _, err := qp.PostRecv(b.recv); err != nil {

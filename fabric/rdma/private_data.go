@@ -30,8 +30,7 @@ func (c connectRequest) bytes() []byte {
 	return p[:]
 }
 
-// parseConnectRequest reads a host's private data. Where it can't, status says with which
-// NVMe/RDMA code to refuse.
+// parseConnectRequest parses a host's private data. If it can't, status is the NVMe/RDMA code to refuse with.
 func parseConnectRequest(b []byte) (c connectRequest, status RejectStatus) {
 	if len(b) < connectRequestSize {
 		return c, RejectInvalidLength
@@ -47,7 +46,7 @@ func parseConnectRequest(b []byte) (c connectRequest, status RejectStatus) {
 	}, 0
 }
 
-// connectAccept is the private data of an acceptance.
+// connectAccept is the private data of the controller's acceptance.
 type connectAccept struct {
 	CRQSize uint16 // receives that the controller posted
 }
@@ -109,8 +108,8 @@ func (s RejectStatus) bytes() []byte {
 	return p[:]
 }
 
-// parseReject reads the private data of a rejection with reason 28; ok is false where it
-// isn't one of NVMe/RDMA. The message pads it with zeroes, so status 0 is no status.
+// parseReject parses the private data of a rejection with reason 28; ok is false if it isn't that of NVMe/RDMA. The
+// message is padded with zeroes, so status 0 is no status.
 func parseReject(b []byte) (s RejectStatus, ok bool) {
 	if len(b) < connectRejectSize || binary.LittleEndian.Uint16(b) != 0 {
 		return 0, false

@@ -6,26 +6,25 @@ import (
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
 )
 
-// A host that dies without a word, and whose controller has no keep-alive timeout, would keep its
-// connection for good: a target that has nothing to send to it never learns. So who was silent for
-// probeAfter is sent an RDMA WRITE of no bytes, which needs no key (IBTA C9-88), leaves no trace in
-// the host, and has to be acknowledged. Where it isn't, the queue pair's retries run out, and the
-// connection ends as with every other failure.
+// A host that dies silently, and whose controller has no keep-alive timeout, would keep its connection forever: a
+// target that has nothing to send to it never finds out. So a host that was silent for probeAfter is sent an RDMA WRITE
+// of zero bytes, which needs no key (IBTA C9-88), leaves no trace in the host, and has to be acknowledged. If it isn't,
+// the queue pair's retries run out, and the connection ends like after every other failure.
 //
-// One timer of the listener looks at all connections, so silence lasts up to twice as long.
+// One timer of the listener checks all connections, so a silence may last up to twice as long before it is noticed.
 const probeAfter = time.Minute
 
-// probeState is what a connection knows of its host's silence.
+// probeState is what a connection knows about its host's silence.
 type probeState uint8
 
 const (
-	probeHeard  probeState = iota // something came since the last look
+	probeHeard  probeState = iota // something arrived since the last check
 	probeSilent                   // nothing did
 	probeDue                      // a probe is to be posted
 	probePosted
 )
 
-// watch starts looking at connections, when there is the first of them. Called with mu held.
+// watch starts checking connections, if there are any. Called with mu held.
 func (l *Listener) watch() {
 	if len(l.conns) > 0 && !l.closed {
 		l.prober.Reset(probeAfter)
@@ -46,7 +45,7 @@ func (l *Listener) probeAll() {
 	}
 }
 
-// probe has a probe posted, where the host was silent since the last time.
+// probe posts a probe, if the host was silent since the last time.
 func (c *targetConn) probe() {
 	c.mu.Lock()
 	switch {
@@ -76,7 +75,7 @@ func (c *targetConn) takeProbe() {
 	}
 }
 
-// probed takes note that the host has answered.
+// probed records that the host has answered.
 func (c *targetConn) probed() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

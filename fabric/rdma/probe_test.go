@@ -11,8 +11,8 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
-// TestHostThatDied: a host without a keep-alive timeout that says nothing stays connected for as long
-// as it lives, at a packet a minute for each connection, and one that died without a word is given up.
+// TestHostThatDied: a silent host without a keep-alive timeout stays connected for as long as it lives, at a packet a
+// minute per connection, and one that died silently is given up.
 func TestHostThatDied(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newSGLRig(t, rdma.TargetConfig{Memory: 8 << 20, MaxTransfer: sglTransfer})

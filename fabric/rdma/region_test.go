@@ -9,7 +9,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme/target"
 )
 
-// regionless is a volume that says of its memory that it is no region's.
+// regionless is a volume that says its memory is not in any region.
 type regionless struct{ blockdev.Memory }
 
 func (v regionless) View(segs []blockdev.Segment, offset, length int64) ([]blockdev.Segment, blockdev.ViewToken, error) {
@@ -21,8 +21,8 @@ func (v regionless) View(segs []blockdev.Segment, offset, length int64) ([]block
 	return segs, token, err
 }
 
-// TestNoRegion: memory that a device can't have been told of isn't sent, and no read of it succeeds
-// without its data.
+// TestNoRegion: memory that can't have been registered with a device isn't sent, and no read of it succeeds without its
+// data.
 func TestNoRegion(t *testing.T) {
 	r := newRig(t, rdma.TargetConfig{}, regionless{memory(t, 1<<20).(blockdev.Memory)})
 	c := r.connect(t, nil)
@@ -40,9 +40,9 @@ func TestNoRegion(t *testing.T) {
 	}
 }
 
-// window is a volume that is a window on memory, which other windows may have had before.
+// window is a volume that is a window on memory, which may have been part of other windows before.
 type window struct {
-	blockdev.Volume // of the same size, which does all but reads
+	blockdev.Volume // of the same size; executes everything except reads
 	region          *blockdev.Region
 }
 
@@ -53,7 +53,7 @@ func (w *window) View(segs []blockdev.Segment, offset, length int64) ([]blockdev
 	return append(segs, blockdev.Segment{Region: w.region, Bytes: w.region.Mem[offset:][:length]}), 0, nil
 }
 
-// TestAddressUsedAgain: a volume that is mapped where another one was, which was shorter, is one of its own.
+// TestAddressUsedAgain: a volume that is mapped where a shorter one was before gets a registration of its own.
 func TestAddressUsedAgain(t *testing.T) {
 	const size = 1 << 20
 	mem := bytes.Repeat([]byte{7}, 2*size)

@@ -78,8 +78,8 @@ func (m countedMR) Dereg() error {
 	return err
 }
 
-// TestRegistrationsOfVolumes: what an RNIC was told of a volume's memory goes with the namespace, while hosts stay
-// connected.
+// TestRegistrationsOfVolumes: an RNIC's registration of a volume's memory ends with the namespace, even while hosts
+// stay connected.
 func TestRegistrationsOfVolumes(t *testing.T) {
 	r := newRig(t, rdma.TargetConfig{}, memory(t, 1<<20))
 	cm := &countingCM{ConnectionManager: r.targetNIC}

@@ -20,19 +20,19 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme/target"
 )
 
-// replayOther is a host that nobody records, and whose work nothing may disturb.
+// replayOther is a host that isn't recorded, and whose work nothing may disturb.
 var replayOther = netip.MustParseAddrPort("10.0.0.3:4791")
 
-// recorded is a packet that passed, without its ICRC, which goes by the port of its sender.
+// recorded is a packet that passed, without its ICRC, which depends on its sender's port.
 type recorded struct {
 	src, dst netip.Addr
 	payload  []byte
 }
 
-// isRequest says whether p is answered, rather than an answer or a notification.
+// isRequest reports whether p is a request, rather than a response or a notification.
 func isRequest(p *wire.Packet) bool { return p.Opcode.IsRequest() && !p.Opcode.IsUD() }
 
-// at is where a queue pair is: the last PSN of the requests and of the answers that it was sent.
+// at is the position of a queue pair: the last PSNs of the requests and of the responses that were sent to it.
 type at struct {
 	dst   netip.Addr
 	qp    wire.QPN
@@ -42,7 +42,7 @@ type at struct {
 // recorder is the attacker: it reads the wire, and sends from any address.
 type recorder struct {
 	t     *testing.T
-	conns map[netip.Addr]*simnet.Endpoint // speaking for that address, from a port of its own
+	conns map[netip.Addr]*simnet.Endpoint // that send from that address, each from a port of its own
 
 	mu     sync.Mutex
 	on     bool
@@ -98,8 +98,8 @@ func (r *recorder) record(lossy bool, work func()) []recorded {
 	return r.tape
 }
 
-// replay sends a tape again, each packet as alter makes it, which may leave it out. It returns how
-// many packets went to the connections of an address, and how many of them were requests.
+// replay sends a tape again; alter may change each packet or leave it out. It returns how many packets went to the
+// connections of an address, and how many of them were requests.
 func (r *recorder) replay(tape []recorded, alter func(dst netip.Addr, p *wire.Packet) bool) (all, requests map[netip.Addr]uint64) {
 	r.t.Helper()
 	all, requests = map[netip.Addr]uint64{}, map[netip.Addr]uint64{}
@@ -223,7 +223,7 @@ func (h *replayHost) work(stamp byte) {
 	}
 }
 
-// untouched fails the test where the memory of h has changed since protect.
+// untouched fails the test if the memory of h has changed since protect.
 func (h *replayHost) untouched(what string) {
 	h.t.Helper()
 	if i := slices.IndexFunc(h.buf, func(b byte) bool { return b != 0xee }); i >= 0 {
@@ -231,8 +231,7 @@ func (h *replayHost) untouched(what string) {
 	}
 }
 
-// stored fails the test where the part of the volume that is h's, as reader sees it, is not what h
-// wrote last.
+// stored fails the test if h's part of the volume, as read by reader, is not what h wrote last.
 func (h *replayHost) stored(what string, reader *replayHost) {
 	h.t.Helper()
 	ns, err := reader.ctrl.Namespace(context.Background(), 1)
@@ -268,7 +267,7 @@ func newReplayRig(t *testing.T) *replayRig {
 	return r
 }
 
-// protect fills the memory of both hosts with what must stay.
+// protect fills the memory of both hosts with a pattern that must not change.
 func (r *replayRig) protect() {
 	for _, h := range []*replayHost{r.victim, r.other} {
 		for i := range h.buf {
@@ -311,8 +310,8 @@ func (r *replayRig) check(what string) {
 	}
 }
 
-// counting begins to watch counters of the target and the victim. The function that it returns
-// fails the test where their sum has not grown by want, by address.
+// counting starts to watch counters of the target and the victim. The function that it returns fails the test if their
+// sum, by address, has not grown by want.
 func (r *replayRig) counting(which ...roce.Counter) func(what string, want map[netip.Addr]uint64) {
 	sums := func() map[netip.Addr]uint64 {
 		m := map[netip.Addr]uint64{}
@@ -336,10 +335,9 @@ func (r *replayRig) counting(which ...roce.Counter) func(what string, want map[n
 	}
 }
 
-// TestReplay has somebody who has read the wire send what passed there again, each packet valid
-// when it was new: while the connection lives, after its end, and to the connections that came
-// after it. No byte changes in the volume or in a host's memory, no connection ends, and every
-// request is counted.
+// TestReplay replays recorded packets, each of which was valid when it was new: while the connection lives, after its
+// end, and to the connections that follow it. No byte changes in the volume or in a host's memory, no connection ends,
+// and every request is counted.
 func TestReplay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newReplayRig(t)
@@ -361,7 +359,7 @@ func TestReplay(t *testing.T) {
 	})
 }
 
-// complete fails the test where a kind of packet is not on the tape.
+// complete fails the test if a kind of packet is missing on the tape.
 func (r *replayRig) complete(tape []recorded) {
 	kinds := map[wire.Kind]int{}
 	mads := 0
@@ -401,15 +399,15 @@ func (r *replayRig) live(tape []recorded) {
 	r.check("while it works")
 }
 
-// afterEnd replays when the connection has ended: soon, after its TIMEWAIT, and to the queue
-// pairs that its host and the target use then.
+// afterEnd replays after the connection has ended: soon, after its TIMEWAIT, and to the queue pairs that its host and
+// the target use then.
 func (r *replayRig) afterEnd(tape []recorded) {
 	for _, after := range []time.Duration{time.Second, time.Hour} {
 		time.Sleep(after)
 		counted := r.counting(roce.NoQP)
 		packets, _ := r.rec.replay(tape, nil)
 		counted("after its end", packets)
-		time.Sleep(time.Minute) // what the requests of its connections left half open ends
+		time.Sleep(time.Minute) // the requests leave connections half open, which end by then
 	}
 	r.rec.record(false, func() {
 		r.victim.connect()
@@ -426,8 +424,8 @@ func (r *replayRig) afterEnd(tape []recorded) {
 	r.deadKey(tape)
 }
 
-// toOthers replays as if the queue pairs of the connections that live now had the numbers of those
-// that were recorded: what they begin with is another PSN.
+// toOthers replays as if the queue pairs of the current connections had the numbers of the recorded ones: they start
+// with other PSNs.
 func (r *replayRig) toOthers(tape []recorded) {
 	for to := range r.rec.places {
 		if to.reply || to.qp == wire.QP1 {
@@ -446,9 +444,9 @@ func (r *replayRig) toOthers(tape []recorded) {
 	r.protect()
 }
 
-// deadKey replays a WRITE, with the SEND behind it, to a queue pair that waits for just that PSN: its key has died with
-// the command that it was lent for. That costs the connection, which who reads the wire can end anyway, and nothing
-// else.
+// deadKey replays a WRITE, and the SEND after it, to a queue pair that expects exactly that PSN: its key became invalid
+// with the command that it was lent for. That costs the connection, which anybody who reads the wire can end anyway,
+// and nothing else.
 func (r *replayRig) deadKey(tape []recorded) {
 	var write wire.Packet
 	for i := range tape {
@@ -486,7 +484,7 @@ func (r *replayRig) deadKey(tape []recorded) {
 	r.check("after a dead key")
 }
 
-// near says whether by chance the PSN of p is one that the queue pair may wait for.
+// near reports whether by chance the PSN of p is one that the queue pair may expect.
 func (r *recorder) near(to at, p *wire.Packet) bool {
 	to.reply = !isRequest(p)
 	const most = 1 << 14

@@ -73,7 +73,7 @@ type sglQueue struct {
 
 func (r *sglRig) queue(qid byte) *sglQueue { return r.queueOf(qid, 0) }
 
-// queueOf makes a queue whose request for a connection names a controller, or, with 0, none.
+// queueOf makes a queue whose connection request names a controller, or, with 0, none.
 func (r *sglRig) queueOf(qid byte, cntlid uint16) *sglQueue {
 	r.t.Helper()
 	q := &sglQueue{fuzzPeer: fuzzPeer{t: r.t}, answers: make(chan nvme.Completion, fuzzRecvs)}
@@ -91,7 +91,7 @@ func connectData() *nvme.ConnectData {
 	return &nvme.ConnectData{CNTLID: nvme.CNTLIDDynamic, SubNQN: testNQN, HostNQN: "nqn.2014-08.org.nvmexpress:uuid:1", HostID: nvme.HostID{1}}
 }
 
-// connect sends Connect, and has d name the controller that came of it.
+// connect sends Connect, and makes d name the resulting controller.
 func (q *sglQueue) connect(d *nvme.ConnectData, qid uint16, kato uint32, want nvme.Status) {
 	q.t.Helper()
 	if _, err := d.AppendTo(q.data(0, nvme.ConnectDataSize)[:0]); err != nil {
@@ -127,7 +127,7 @@ func (r *sglRig) controller(kato uint32) (admin, io *sglQueue) {
 	return admin, io
 }
 
-// TestControllerOfPrivateData: a queue is of the controller that its connection was asked for, where that named one.
+// TestControllerOfPrivateData: a queue belongs to the controller that its connection request named, if it named one.
 func TestControllerOfPrivateData(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newSGLRig(t, rdma.TargetConfig{Memory: 8 << 20, MaxTransfer: sglTransfer})
@@ -186,19 +186,19 @@ func (q *sglQueue) sendKeyed(cmd nvme.Command, at int, n uint32) {
 	q.send(cmd, nil)
 }
 
-// dropReadResponses loses what the wrong host answers READs with.
+// dropReadResponses loses the wrong host's responses to READs.
 func dropReadResponses(d *simnet.Datagram) simnet.Action {
 	return simnet.Action{Drop: d.Src == simHost && wire.Opcode(d.Payload[0]).Kind() == wire.KindReadResponse}
 }
 
-// do sends a capsule with SGLs and expects the status; DNR goes with every error here.
+// do sends a capsule with SGLs and expects the status; every error here has DNR set.
 func (q *sglQueue) do(what string, cmd nvme.Command, data []byte, want nvme.Status) nvme.Completion {
 	q.t.Helper()
 	cmd.SetFlags(nvme.FlagsSGL)
 	return q.exchange(what, cmd, data, want)
 }
 
-// exchange is do that leaves the flags alone.
+// exchange is like do but doesn't change the flags.
 func (q *sglQueue) exchange(what string, cmd nvme.Command, data []byte, want nvme.Status) nvme.Completion {
 	q.t.Helper()
 	q.send(cmd, data)
@@ -237,7 +237,7 @@ func (q *sglQueue) fill(v byte) {
 	}
 }
 
-// all reports whether b is nothing but v.
+// all reports whether b consists only of v.
 func all(b []byte, v byte) bool { return bytes.Count(b, []byte{v}) == len(b) }
 
 type setSGL func(q *sglQueue, s *nvme.SGL)
@@ -251,7 +251,7 @@ func keyed(kind nvme.SGLType, n uint32) setSGL {
 	return func(q *sglQueue, s *nvme.SGL) { s.SetKeyed(kind, q.mr.Addr()+sglData, n, q.mr.RKey()) }
 }
 
-// wrongSGL is a descriptor of an I/O command of wrongSize bytes, and its status.
+// wrongSGL is a descriptor of an I/O command of wrongSize bytes, and the expected status.
 type wrongSGL struct {
 	name   string
 	op     nvme.Opcode // 0: Read and Write
@@ -262,7 +262,7 @@ type wrongSGL struct {
 
 const wrongSize = 2048
 
-// wrongSGLs are those that can't be, or aren't of their command's data.
+// wrongSGLs are descriptors that are invalid, or don't fit their command's data.
 func wrongSGLs() []wrongSGL {
 	const (
 		both    = 0
@@ -301,8 +301,8 @@ func wrongSGLs() []wrongSGL {
 	}
 }
 
-// TestWrongSGL: a descriptor that can't be, or that isn't that of its command's data, has the
-// status that Linux's target gives it, and costs that command only. Nothing is moved for it.
+// TestWrongSGL: a descriptor that is invalid, or doesn't fit its command's data, gets the status that Linux's target
+// gives it, and fails only that command. Nothing is transferred for it.
 func TestWrongSGL(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const size = wrongSize
@@ -349,7 +349,7 @@ func TestWrongSGL(t *testing.T) {
 // outsideSize is the size of each command of TestSGLOutside.
 const outsideSize = 2 * sglBlock
 
-// sglOutside are descriptors of memory from base on that isn't, or isn't all, registered for the command.
+// sglOutside are descriptors of memory from base on that isn't, or isn't completely, registered for the command.
 var sglOutside = []struct {
 	name string
 	set  func(q *sglQueue, base uint64, s *nvme.SGL)
@@ -376,9 +376,8 @@ var sglOutside = []struct {
 	{"address 0", func(q *sglQueue, _ uint64, s *nvme.SGL) { s.SetKeyed(nvme.SGLKeyed, 0, outsideSize, q.mr.RKey()) }},
 }
 
-// TestSGLOutside: memory that the host has not registered for it is neither read nor written. The
-// host's RNIC refuses, which ends the connection before anything can be answered; other hosts and
-// the target go on.
+// TestSGLOutside: memory that the host has not registered for the command is neither read nor written. The host's RNIC
+// refuses, which ends the connection before anything can be answered; other hosts and the target continue.
 func TestSGLOutside(t *testing.T) {
 	for _, tc := range sglOutside {
 		for _, op := range []nvme.Opcode{nvme.OpRead, nvme.OpWrite} {
@@ -394,7 +393,7 @@ func testSGLOutside(t *testing.T, op nvme.Opcode, set func(q *sglQueue, base uin
 	defer r.close()
 	admin, io := r.controller(0)
 	defer admin.close()
-	defer io.close() // looks at what is around the registered memory
+	defer io.close() // checks the bytes around the registered memory
 	io.fill(0xee)
 	cmd := blocks(op, 0, outsideSize)
 	set(io, io.mr.Addr(), cmd.SGL1())
@@ -421,7 +420,7 @@ func testSGLOutside(t *testing.T, op nvme.Opcode, set func(q *sglQueue, base uin
 	}
 }
 
-// read is what another host reads of the volume.
+// read returns what another host reads from the volume.
 func (r *sglRig) read(off int64, n int) []byte {
 	r.t.Helper()
 	ns, err := r.honest.ctrl.Namespace(context.Background(), 1)
@@ -435,8 +434,8 @@ func (r *sglRig) read(off int64, n int) []byte {
 	return b
 }
 
-// TestSGLOverlap has commands in flight at once that share memory of the host, which is its own
-// affair: both succeed, and touch no more than what they name.
+// TestSGLOverlap has concurrent commands that share memory of the host, which is the host's own business: both succeed,
+// and touch no more than what they name.
 func TestSGLOverlap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const size, shared = 4096, 1024
@@ -476,8 +475,8 @@ func TestSGLOverlap(t *testing.T) {
 	})
 }
 
-// TestShortCapsule: a capsule that is shorter than a command ends the connection, and isn't taken for the command that
-// was in the same receive buffer before.
+// TestShortCapsule: a capsule that is shorter than a command ends the connection, and isn't mistaken for the command
+// that was in the same receive buffer before.
 func TestShortCapsule(t *testing.T) {
 	for _, n := range []int{1, nvme.CommandSize - 1} {
 		synctest.Test(t, func(t *testing.T) {

@@ -27,8 +27,8 @@ func (r *sglRig) gone(what string) {
 	}
 }
 
-// TestHostThatBringsNoData: a host that never answers the READs for its writes holds its own share
-// of the memory, and loses its connection. Others don't notice.
+// TestHostThatBringsNoData: a host that never responds to the READs for its writes holds only its own share of the
+// memory, and loses its connection. Other hosts are unaffected.
 func TestHostThatBringsNoData(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newSGLRig(t, rdma.TargetConfig{Memory: 8 << 20, MaxTransfer: sglTransfer, PeerMemory: 2 * sglTransfer})
@@ -60,10 +60,10 @@ func TestHostThatBringsNoData(t *testing.T) {
 	})
 }
 
-// settled is when the answers to Connect are acknowledged, and their memory is free.
+// settled is the time after which the answers to Connect are acknowledged, and their memory is free.
 const settled = 100 * time.Millisecond
 
-// TestEndOfWhoWaitsForMemory: a connection that ends doesn't wait for memory that another one has.
+// TestEndOfWhoWaitsForMemory: a connection that ends doesn't wait for memory that another one holds.
 func TestEndOfWhoWaitsForMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newSGLRig(t, rdma.TargetConfig{Memory: 8 << 20, MaxTransfer: sglTransfer, PeerMemory: 2 * sglTransfer})
@@ -93,7 +93,7 @@ func TestEndOfWhoWaitsForMemory(t *testing.T) {
 	})
 }
 
-// late is a volume whose zeroes wait in held, and which shows its memory only after a while, and then not.
+// late is a volume that holds its Write Zeroes requests in held, and whose View first waits and then fails.
 type late struct {
 	blockdev.Memory
 	held chan *blockdev.Request
@@ -114,7 +114,7 @@ func (v late) View(segs []blockdev.Segment, _, _ int64) ([]blockdev.Segment, blo
 	return segs, 0, blockdev.ErrView
 }
 
-// TestMemoryAfterTheEnd: a command that needs memory when its connection has ended already doesn't wait for it.
+// TestMemoryAfterTheEnd: a command that needs memory when its connection has already ended doesn't wait for it.
 func TestMemoryAfterTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newSGLRig(t, rdma.TargetConfig{Memory: 8 << 20, MaxTransfer: sglTransfer, PeerMemory: 2 * sglTransfer})
@@ -158,8 +158,8 @@ func TestMemoryAfterTheEnd(t *testing.T) {
 	})
 }
 
-// TestHostThatTakesNoAnswer: a host that has no receive for the answers, and keeps silent, is given
-// up after its keep alive timeout. Others don't notice.
+// TestHostThatTakesNoAnswer: a host that posts no receives for the answers, and stays silent, is given up after its
+// keep-alive timeout. Other hosts are unaffected.
 func TestHostThatTakesNoAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const kato = time.Second
@@ -185,7 +185,7 @@ func TestHostThatTakesNoAnswer(t *testing.T) {
 	})
 }
 
-// TestHostBreaksTheRules: a host whose packets its target has to refuse is told that its connection has ended.
+// TestHostBreaksTheRules: a host whose packets the target has to refuse learns that its connection has ended.
 func TestHostBreaksTheRules(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newSGLRig(t, rdma.TargetConfig{Memory: 8 << 20, MaxTransfer: sglTransfer})
@@ -205,8 +205,8 @@ func TestHostBreaksTheRules(t *testing.T) {
 	})
 }
 
-// TestCommandsWaitForAnswersToLeave: a host that sends commands while it takes no answers has them executed when it does,
-// each once, in their order.
+// TestCommandsWaitForAnswersToLeave: if a host sends commands while it accepts no answers, they are executed when it
+// does, each once, in order.
 func TestCommandsWaitForAnswersToLeave(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newSGLRig(t, rdma.TargetConfig{Memory: 8 << 20, MaxTransfer: sglTransfer})
@@ -238,8 +238,7 @@ func TestCommandsWaitForAnswersToLeave(t *testing.T) {
 	})
 }
 
-// TestWildQueueSizes: each size that can't be is refused with its NVMe/RDMA status, and costs the
-// target nothing.
+// TestWildQueueSizes: each invalid size is refused with its NVMe/RDMA status, and costs the target nothing.
 func TestWildQueueSizes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newSGLRig(t, rdma.TargetConfig{Memory: 8 << 20, MaxTransfer: sglTransfer, QueueDepth: 64})

@@ -17,28 +17,26 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme/target"
 )
 
-// TargetConfig configures a Listener. The zero value is good.
+// TargetConfig configures a Listener. The zero value uses the defaults.
 type TargetConfig struct {
-	// InCapsule is the data that an I/O command capsule may carry, in bytes; 0 means 4096,
-	// below 0 none. A multiple of 16, at most 16384.
+	// InCapsule is the maximum data in an I/O command capsule, in bytes: a multiple of 16, at most 16384. 0 means 4096,
+	// a negative value none.
 	InCapsule int
-	// MaxTransfer is the data that one command may move, in bytes: a power of two from 4096
-	// to 8 MiB. 0 means 1 MiB.
+	// MaxTransfer is the maximum data of one command, in bytes: a power of two from 4096 to 8 MiB. 0 means 1 MiB.
 	MaxTransfer int
-	// QueueDepth bounds the entries of one queue; 0 means 128, at most 1024. A host that asks
-	// for more is refused with "invalid HSQSIZE".
+	// QueueDepth bounds the entries of one queue; 0 means 128, at most 1024. A host that asks for more is refused with
+	// "invalid HSQSIZE".
 	QueueDepth int
-	// Memory bounds what all connections together use, in bytes; 0 means 256 MiB. The buffers of
-	// connections take half of it at most, those of one host three eighths: one that finds none
-	// is rejected with "no resources". Commands wait for theirs.
+	// Memory bounds what all connections use together, in bytes; 0 means 256 MiB. The buffers of connections take at
+	// most half of it, those of one host three eighths: a connection that finds none left is rejected with "no
+	// resources". Commands wait for memory.
 	Memory int64
-	// PeerMemory bounds the data of the commands of one address, in bytes; 0 means a quarter of
-	// Memory. A host that never takes or brings its data holds up nobody but itself.
+	// PeerMemory bounds the data of the commands of one address, in bytes; 0 means a quarter of Memory. A host that
+	// never accepts or supplies its data delays nobody but itself.
 	PeerMemory int64
-	// MaxPeerConns bounds the connections of one address; 0 means 256. One more is rejected with
-	// "no resources".
+	// MaxPeerConns bounds the connections of one address; 0 means 256. Any more are rejected with "no resources".
 	MaxPeerConns int
-	// Log takes connects, refusals and failures, at a bounded rate; nil discards them.
+	// Log receives connects, refusals and failures, at a bounded rate; nil discards them.
 	Log *slog.Logger
 }
 
@@ -52,7 +50,7 @@ const (
 	limitQueueDepth    = 1024
 	defaultMemory      = 256 << 20
 	defaultPeerConns   = 256
-	adminQueueDepth    = 32 // entries of an admin queue, as every host makes it
+	adminQueueDepth    = 32 // entries of an admin queue, the size that every host uses
 )
 
 func (c TargetConfig) withDefaults() TargetConfig {
@@ -65,7 +63,7 @@ func (c TargetConfig) withDefaults() TargetConfig {
 	return c
 }
 
-// Validate says which field can't be used, and what it may be. The error is ErrConfig.
+// Validate returns an ErrConfig error that names the first field that can't be used, and its valid values.
 func (c TargetConfig) Validate() error {
 	c = c.withDefaults()
 	switch {
@@ -85,13 +83,13 @@ func (c TargetConfig) Validate() error {
 	return nil
 }
 
-// Listener takes NVMe/RDMA connections for a target.
+// Listener accepts NVMe/RDMA connections for a target.
 type Listener struct {
 	target   *target.Target
 	cfg      TargetConfig
 	id       verbs.CMID
 	memory   *memory
-	buffers  *target.Buffers // memory, as volumes know it
+	buffers  *target.Buffers // memory, as volumes see it
 	pool     *mem.Pool[*targetRequest]
 	budget   budget
 	counters *Counters
@@ -102,13 +100,12 @@ type Listener struct {
 	mu     sync.Mutex
 	conns  map[*targetConn]struct{}
 	closed bool
-	done   sync.WaitGroup // connections not yet gone, and those being made
-	free   sync.Once      // what all of them used
+	done   sync.WaitGroup // connections not yet gone, and those being set up
+	free   sync.Once      // frees what all of them used
 }
 
-// ListenTarget takes connections to addr, whose address belongs to a device of cm, and hands
-// their commands to t, from now on until Close. Port 0 takes a free one, which Addr tells. The error is ErrConfig, or that
-// of cm.
+// ListenTarget accepts connections to addr, whose address belongs to a device of cm, and hands their commands to t,
+// until Close. Port 0 selects a free one, which Addr returns. The error is ErrConfig, or that of cm.
 func ListenTarget(cm verbs.ConnectionManager, addr netip.AddrPort, t *target.Target, cfg TargetConfig) (*Listener, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -142,17 +139,18 @@ func ListenTarget(cm verbs.ConnectionManager, addr netip.AddrPort, t *target.Tar
 }
 
 // limitBacklog is how many connection requests may wait. Each is answered in its event, before RDMA-CM looks at the
-// next, so a burst of them needs no more.
+// next, so even a burst of them needs no more.
 const limitBacklog = 128
 
-// Addr is where the listener listens.
+// Addr returns the address that the listener listens on.
 func (l *Listener) Addr() netip.AddrPort { return l.id.LocalAddr() }
 
-// Counters are the counters of all connections together.
+// Counters returns the counters of all connections together.
 func (l *Listener) Counters() *Counters { return l.counters }
 
-// Close stops listening, disconnects every host and returns when all memory is free again. What discovery tells stays as
-// it is: the port that was added for the listener (DiscoveryPort) goes by [target.Target.RemovePort], best before Close.
+// Close stops listening, disconnects every host and returns when all memory is free again. It doesn't change discovery:
+// the port that was added for the listener (DiscoveryPort) is removed with [target.Target.RemovePort], preferably
+// before Close.
 func (l *Listener) Close() error {
 	l.Stop()
 	l.done.Wait()
@@ -163,11 +161,11 @@ func (l *Listener) Close() error {
 	return l.failed
 }
 
-// Stop is the part of Close that waits for nobody: it stops listening, and disconnects every host. What a volume has that
-// hangs is waited for by Close, which follows.
+// Stop is the part of Close that doesn't wait: it stops listening and disconnects every host. Close, which has to
+// follow, waits for requests that hang in a volume.
 func (l *Listener) Stop() { l.stop.Do(l.disconnect) }
 
-// disconnect destroys the identifier that listens and ends every connection.
+// disconnect destroys the listening identifier and ends every connection.
 func (l *Listener) disconnect() {
 	l.mu.Lock()
 	l.closed = true
@@ -175,7 +173,7 @@ func (l *Listener) disconnect() {
 	l.mu.Unlock()
 	l.prober.Stop()
 	l.failed = l.id.Destroy()
-	// All know it before one ends: a host that finds that closed closes the others.
+	// All are doomed before the first one ends: a host that finds one connection closed closes the others.
 	conns = slices.DeleteFunc(conns, func(c *targetConn) bool { return !c.doom(errUnlistened) })
 	for _, c := range conns {
 		go c.end()
@@ -203,7 +201,7 @@ func (l *Listener) event(ev verbs.CMEvent) {
 	}
 }
 
-// begin has Close wait for a connection that is being made; false after Close.
+// begin makes Close wait for a connection that is being set up; it returns false after Close.
 func (l *Listener) begin() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -213,8 +211,9 @@ func (l *Listener) begin() bool {
 	return !l.closed
 }
 
-// connect answers one connection request. On an error nothing is left of the connection but
-// its identifier. The status is why the host's request was refused; 0 where it wasn't, as where the host has given up.
+// connect answers one connection request. After an error nothing is left of the connection except its identifier. The
+// status is why the host's request was refused; it is 0 if nothing was wrong with the request, for instance if the host
+// has given up.
 func (l *Listener) connect(ev verbs.CMEvent) (RejectStatus, error) {
 	req, status := parseConnectRequest(ev.Param.PrivateData)
 	if status != 0 {

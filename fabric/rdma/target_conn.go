@@ -14,37 +14,37 @@ import (
 
 // targetConn is one queue pair of a host: target.Conn over an RC queue pair.
 //
-// Completions run to their end in the provider's context (completions); the engine may also
-// answer from other goroutines. Whoever finds nobody posting posts for all until nothing is left, or
-// leaves it to who delivers completions, so that the work of a batch leaves in one post.
+// Completions are handled in the provider's context (completions); the engine may also answer from other goroutines. A
+// goroutine that finds no other one posting posts for all until nothing is left; but while completions are being
+// delivered it leaves that to the goroutine that delivers them, so that the work of a batch is posted at once.
 type targetConn struct {
 	l     *Listener
 	id    verbs.CMID
 	dom   *domain
-	share *mem.Share[*targetRequest] // of the data memory, the host's
+	share *mem.Share[*targetRequest] // the host's, of the data memory
 	qp    verbs.QP
 	cq    *completions
 	attr  target.ConnAttr
 	queue *target.Queue
 
 	depth    int
-	budget   int64                      // of the listener's, in bytes
-	newcomer *crowd.Member[*targetConn] // of the listener's budget
+	budget   int64                      // its part of the listener's budget, in bytes
+	newcomer *crowd.Member[*targetConn] // in the listener's budget
 	maxSGE   int
 	sqSize   int
 
-	// The depth receive buffers are of two pieces: commands lie side by side, because they come one
-	// after the other and a processor fetches ahead; what data comes with them lies aligned.
+	// Each of the depth receive buffers has two pieces: commands lie side by side, because they arrive one after the
+	// other and the processor prefetches; in-capsule data is aligned.
 	commands   []byte
 	commandSGE verbs.SGE
 	inCapsule  int    // bytes of data that may come with a command
-	inline     []byte // nil where that is 0
+	inline     []byte // nil if that is 0
 	inlineSGE  verbs.SGE
 	cqes       []byte // a response per request
 	cqeSGE     verbs.SGE
 
-	batch *batch // of whoever is posting
-	own   batch  // the batch of those who don't deliver completions
+	batch *batch // of the goroutine that is posting
+	own   batch  // for posts outside the delivery of completions
 
 	mu       sync.Mutex
 	handling bool // completions are being delivered
@@ -54,10 +54,10 @@ type targetConn struct {
 	free     []*targetRequest
 	parked   []capsule // arrived while no request was free
 	requests []*targetRequest
-	inUse    int // requests not free, and one for the live queue pair
+	inUse    int // requests that aren't free, and one for the live queue pair
 	sqUsed   int
 	probing  probeState
-	together int   // bytes of data that share a packet with the response behind them
+	together int   // bytes of data that can share a packet with the response that follows
 	live     bool  // accepted: end takes it down
 	dead     error // why the connection ends
 	ended    bool  // the queue pair is destroyed
@@ -69,15 +69,15 @@ type capsule struct {
 	arrived      int64
 }
 
-// Where a request is.
+// The states of a request.
 const (
 	reqFree = iota
 	reqEngine
-	reqPulling // READs are posted, or wait to be
-	reqSending // the response is posted, or waits to be
+	reqPulling // READs are posted, or waiting to be
+	reqSending // the response is posted, or waiting to be
 )
 
-// targetRequest is a command and what the transport knows of it.
+// targetRequest is a command and the transport's state of it.
 type targetRequest struct {
 	target.Request
 	conn  *targetConn
@@ -85,8 +85,8 @@ type targetRequest struct {
 
 	state  int    // under conn.mu
 	posted int    // work requests on the send queue
-	recv   int    // receive buffer, -1 when it was given back
-	inline []byte // what came with the command
+	recv   int    // receive buffer, -1 if it was given back
+	inline []byte // the data that came with the command
 	buf    []byte // from Alloc
 
 	key        uint32
@@ -131,16 +131,15 @@ func (l *Listener) newConn(id verbs.CMID, req connectRequest, depth int) (*targe
 	return c, nil
 }
 
-// mostWorkRequests is how many entries of the send queue one command can take: its data may lie in
-// memory block by block, and the response follows. A queue of fewer entries could never send it.
+// mostWorkRequests is how many entries of the send queue one command can take: its data may lie in memory block by
+// block, and the response follows. A shorter queue could never send it.
 func mostWorkRequests(maxTransfer, maxSGE int) int {
 	const smallestBlock = 512
 	segments := maxTransfer / smallestBlock
 	return (segments+maxSGE-1)/maxSGE + 1
 }
 
-// setUp makes buffers, requests, completion queue and queue pair, posts every receive, and
-// begins the engine's queue.
+// setUp makes buffers, requests, completion queue and queue pair, posts every receive, and creates the engine's queue.
 func (c *targetConn) setUp() error {
 	if err := c.makeBuffers(); err != nil {
 		return err
@@ -173,8 +172,8 @@ func (c *targetConn) setUp() error {
 
 func (c *targetConn) makeBuffers() error {
 	m := c.l.memory
-	// A response is not acknowledged yet when the host's next command arrives, so there are
-	// twice as many requests as the queue has entries.
+	// When the host's next command arrives, the response before it may not be acknowledged yet, so there are twice as
+	// many requests as the queue has entries.
 	n := 2 * c.depth
 	bytes := int64(c.depth*(nvme.CommandSize+c.inCapsule) + n*nvme.CompletionSize)
 	leave, ok := c.l.budget.take(c, bytes)
@@ -201,8 +200,8 @@ func (c *targetConn) makeBuffers() error {
 	return nil
 }
 
-// idleRequest is a request that isn't in use, or nil where all are. They are made when so many
-// are needed at once for the first time. Called with mu held.
+// idleRequest returns a request that isn't in use, or nil if all are. Requests are made when that many are needed at
+// once for the first time. Called with mu held.
 func (c *targetConn) idleRequest() *targetRequest {
 	if n := len(c.free); n > 0 {
 		r := c.free[n-1]
@@ -265,7 +264,7 @@ func (c *targetConn) abandon() {
 	c.tearDown()
 }
 
-// tearDown frees what setUp made. The queue pair is gone, or was never used.
+// tearDown frees what setUp made. The queue pair is destroyed, or was never used.
 func (c *targetConn) tearDown() {
 	if c.qp != nil {
 		_ = c.qp.Destroy()
@@ -318,15 +317,15 @@ func (c *targetConn) Disconnect(err error) {
 	c.fail(err)
 }
 
-// fail ends the connection because of err; the first call counts. It may be called from
-// anywhere, also while the connection is being made: then accept sees it.
+// fail ends the connection because of err; only the first call counts. It may be called from anywhere, even while the
+// connection is being set up: then accept sees it.
 func (c *targetConn) fail(err error) {
 	if c.doom(err) {
 		go c.end()
 	}
 }
 
-// doom notes why the connection ends, the first time, and says whether who calls has to end it.
+// doom records why the connection ends, the first time, and reports whether the caller has to end it.
 func (c *targetConn) doom(err error) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -345,7 +344,7 @@ func (c *targetConn) giveWay() {
 	c.fail(target.ErrGaveWay)
 }
 
-// reason is why the connection ends, as the engine sees it: nil where either side closed it by itself.
+// reason returns why the connection ends, as the engine sees it: nil if either side closed it deliberately.
 func (c *targetConn) reason() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -358,9 +357,8 @@ func (c *targetConn) reason() error {
 	return c.dead
 }
 
-// end takes the connection down: DREQ, which the connection manager sees to, destruction of
-// the queue pair, after which no memory of ours is touched, and then the return of every
-// request.
+// end takes the connection down: the DREQ, which is up to the connection manager, destruction of the queue pair, after
+// which none of our memory is accessed, and then the return of every request.
 func (c *targetConn) end() {
 	c.queue.Closing(c.reason())
 	_ = c.id.Disconnect()
@@ -374,8 +372,8 @@ func (c *targetConn) end() {
 	}
 }
 
-// reap gives back the requests that the queue pair had, or that wait for memory. It runs once, when
-// the queue pair is destroyed and nobody posts or delivers completions.
+// reap gives back the requests that the queue pair had, or that wait for memory. It runs once, when the queue pair is
+// destroyed and no goroutine posts or delivers completions.
 func (c *targetConn) reap() {
 	c.mu.Lock()
 	if c.reaped {
@@ -412,7 +410,7 @@ func (c *targetConn) release() {
 	c.releaseLocked()
 }
 
-// releaseLocked is release by who has taken mu, which it gives up.
+// releaseLocked is release for a caller that holds mu, which it releases.
 func (c *targetConn) releaseLocked() {
 	c.inUse--
 	last := c.inUse == 0

@@ -9,12 +9,11 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme/target"
 )
 
-// groupBytes bounds the WRITEs that leave before the SENDs of their responses: long enough
-// for full trains of packets, of which each holds 15 of 4 KiB, short enough that the first host
-// of a batch isn't kept waiting.
+// groupBytes bounds the WRITEs that are sent before the SENDs of their responses: long enough for four full trains of
+// packets, each of 15 × 4 KiB, short enough that the first host of a batch isn't kept waiting.
 const groupBytes = 4 * 15 * 4096
 
-// beginCompletions has all that is to be posted wait for endCompletions, unless somebody is posting already.
+// beginCompletions defers all posting to endCompletions, unless a goroutine is posting already.
 func (c *targetConn) beginCompletions() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -22,7 +21,7 @@ func (c *targetConn) beginCompletions() bool {
 	return c.handling
 }
 
-// endCompletions posts what came of completions.
+// endCompletions posts the work that resulted from completions.
 func (c *targetConn) endCompletions(b *batch) {
 	c.mu.Lock()
 	c.handling = false
@@ -33,7 +32,7 @@ func (c *targetConn) endCompletions(b *batch) {
 	c.postAll(b)
 }
 
-// expect has what a command will touch fetched while those before it are handled.
+// expect prefetches what a command will access while the commands before it are handled.
 func (c *targetConn) expect(wc *verbs.WC) {
 	kind, index := splitWRID(wc.WRID)
 	if kind == kindRecv && wc.Status == verbs.WCSuccess {
@@ -41,7 +40,7 @@ func (c *targetConn) expect(wc *verbs.WC) {
 	}
 }
 
-// completed takes a completion that was found at now.
+// completed handles a completion that was polled at now.
 func (c *targetConn) completed(wc *verbs.WC, now int64) {
 	kind, index := splitWRID(wc.WRID)
 	if wc.Status != verbs.WCSuccess {
@@ -67,7 +66,7 @@ func (c *targetConn) completed(wc *verbs.WC, now int64) {
 }
 
 var kindText = [...]string{
-	0:              "data of a command", // in more than one piece, or WRITTEN: the last, or the response, is signaled
+	0:              "data of a command", // a READ other than the last, or a WRITE: the last READ, or the response, is signaled
 	kindRecv:       "receive",
 	kindPull:       "RDMA READ of the host's data",
 	kindResponse:   "response",
@@ -77,8 +76,8 @@ var kindText = [...]string{
 	kindProbe:      "asking a silent host for a sign of life",
 }
 
-// take moves a request whose work request completed to its next state; nil where reap was
-// faster, or data came that is too late: the host has given up the connection.
+// take moves a request whose work request completed to its next state. It returns nil if reap was faster, or if data
+// arrived too late, when the connection is already ending.
 func (c *targetConn) take(index, from, to int) *targetRequest {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -92,7 +91,7 @@ func (c *targetConn) take(index, from, to int) *targetRequest {
 	return r
 }
 
-// received begins a command.
+// received starts a command.
 func (c *targetConn) received(in capsule) {
 	if in.bytes < nvme.CommandSize {
 		c.fail(c.connError("receive", fmt.Errorf("%w: capsule of %d bytes, want at least %d",
@@ -131,8 +130,7 @@ func (c *targetConn) begin(r *targetRequest, in capsule) {
 	c.queue.Submit(&r.Request)
 }
 
-// MapSGL reads SGL1 (NVMe/RDMA, section "SGL mapping"): a keyed data block, or an offset into
-// the capsule.
+// MapSGL interprets SGL1 (NVMe/RDMA, section "SGL mapping"): a keyed data block, or an offset into the capsule.
 func (c *targetConn) MapSGL(tr *target.Request) (int, nvme.Status) {
 	r := tr.Transport.(*targetRequest)
 	sgl := r.Cmd.SGL1()
@@ -161,7 +159,7 @@ func (c *targetConn) MapSGL(tr *target.Request) (int, nvme.Status) {
 	return 0, nvme.StatusSGLTypeInvalid | nvme.StatusDNR
 }
 
-// Alloc gives the request data memory, or promises Resume.
+// Alloc gives the request data memory, or returns false and calls Resume later.
 func (c *targetConn) Alloc(tr *target.Request, n int) bool {
 	r := tr.Transport.(*targetRequest)
 	if r.buf != nil {
@@ -175,20 +173,20 @@ func (c *targetConn) Alloc(tr *target.Request, n int) bool {
 	c.mu.Lock()
 	reaped := c.reaped
 	c.mu.Unlock()
-	if reaped { // perhaps before r waited
+	if reaped { // perhaps before r started to wait
 		c.stopWaiting()
 	}
-	return false // r may have gone on already
+	return false // r may have resumed already
 }
 
-// stopWaiting has the requests that wait for memory go on without: the connection has ended, as the engine knows.
+// stopWaiting resumes the requests that wait for memory without any: the connection has ended, as the engine knows.
 func (c *targetConn) stopWaiting() {
 	for _, r := range c.share.Drop(func(r *targetRequest) bool { return r.conn == c }) {
 		r.Resume()
 	}
 }
 
-// granted goes on with a request that has waited for memory.
+// granted resumes a request that has waited for memory.
 func granted(r *targetRequest, b []byte) {
 	r.setBuffer(b)
 	r.Resume()
@@ -207,7 +205,7 @@ func (c *targetConn) Pull(tr *target.Request) {
 	}
 }
 
-// Respond posts the response, after RDMA WRITEs of the data where there are some.
+// Respond posts the response, after RDMA WRITEs of the data if there is any.
 func (c *targetConn) Respond(tr *target.Request) {
 	r := tr.Transport.(*targetRequest)
 	if r.Cmd.Opcode() == nvme.OpFabrics && c.queue.Proved() {
@@ -218,8 +216,8 @@ func (c *targetConn) Respond(tr *target.Request) {
 	}
 }
 
-// enqueue adds r to what is to be posted, and posts unless somebody is at it. It reports
-// false when the connection is past that, and r is still the caller's.
+// enqueue adds r to the work to be posted, and posts it unless another goroutine is posting. It returns false if the
+// connection has been reaped; then r still belongs to the caller.
 func (c *targetConn) enqueue(r *targetRequest, state int) bool {
 	c.mu.Lock()
 	if c.reaped {
@@ -240,10 +238,11 @@ func (c *targetConn) enqueue(r *targetRequest, state int) bool {
 	return true
 }
 
-// mayPost says that nobody posts, nor will. Called with mu held.
+// mayPost reports whether nobody is posting or about to. Called with mu held.
 func (c *targetConn) mayPost() bool { return !c.posting && !c.handling && !c.ended }
 
-// BeginRow makes the caller the one who posts, once for a row of answers; false where somebody does already, or will.
+// BeginRow makes the caller the one that posts, once for a row of answers; it returns false if somebody already does,
+// or is about to.
 func (c *targetConn) BeginRow() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -252,14 +251,14 @@ func (c *targetConn) BeginRow() bool {
 	return mine
 }
 
-// EndRow posts what the row has gathered.
+// EndRow posts what the row has collected.
 func (c *targetConn) EndRow() {
 	c.mu.Lock()
 	c.postAll(&c.own)
 }
 
-// postAll posts by way of b until nothing can be posted any more. Called with mu held, which it gives up, by
-// the only one who posts.
+// postAll posts using b until there is nothing left that can be posted. Called with mu held, which it releases, by the
+// only goroutine that posts.
 func (c *targetConn) postAll(b *batch) {
 	c.posting, c.batch = true, b
 	for {
@@ -276,15 +275,15 @@ func (c *targetConn) postAll(b *batch) {
 		if err := c.batch.post(c.qp); err != nil {
 			c.fail(c.connError("post", err))
 			c.mu.Lock()
-			c.ready = c.ready[:0] // their requests are reap's
+			c.ready = c.ready[:0] // reap gives back their requests
 			c.mu.Unlock()
 		}
 		c.mu.Lock()
 	}
 }
 
-// takeReady moves what fits the send queue into the batch: READs and WRITEs in order, then
-// the responses that don't go with their data. It reports whether there is anything to post. Called with mu held.
+// takeReady moves as much as the send queue has room for into the batch: READs and WRITEs in order, then the responses
+// that don't follow their data directly. It reports whether there is anything to post. Called with mu held.
 func (c *targetConn) takeReady() bool {
 	c.batch.reset()
 	c.takeRecvs()
@@ -320,7 +319,7 @@ func (c *targetConn) takeRecvs() {
 	c.recvs = c.recvs[:0]
 }
 
-// workRequests is how many entries of the send queue r takes.
+// workRequests returns how many entries of the send queue r takes.
 func (c *targetConn) workRequests(r *targetRequest) int {
 	data := (len(r.Data) + c.maxSGE - 1) / c.maxSGE
 	if r.state == reqPulling {
@@ -340,8 +339,8 @@ func (c *targetConn) addReads(r *targetRequest) {
 	last.Flags = verbs.SendSignaled
 }
 
-// addResponse adds the WRITEs of r's data to the batch and the SEND of its response, right behind
-// them where they share a packet, else to the batch's tail. It returns the bytes of data.
+// addResponse adds the WRITEs of r's data and the SEND of its response to the batch: the SEND directly after the WRITEs
+// if they can share a packet, else in the batch's tail. It returns the number of bytes of data.
 func (c *targetConn) addResponse(r *targetRequest) (bytes int) {
 	if r.SendData {
 		c.l.counters.Writes.Add(1)
@@ -383,8 +382,8 @@ func (c *targetConn) addData(r *targetRequest, op verbs.WROpcode) (bytes int) {
 	return bytes
 }
 
-// segmentSGE describes a piece of payload. One that is registered nowhere has its length and no L_Key, which
-// is a local protection error: without the length it would be nothing to move, and succeed.
+// segmentSGE describes a piece of payload. A piece that is not registered anywhere gets its length and no L_Key, which
+// causes a local protection error: without the length it would be a transfer of nothing, which succeeds.
 func (c *targetConn) segmentSGE(s *blockdev.Segment) verbs.SGE {
 	nowhere := verbs.SGE{Length: uint32(len(s.Bytes))}
 	if s.Region == nil {
@@ -403,7 +402,7 @@ func (c *targetConn) segmentSGE(s *blockdev.Segment) verbs.SGE {
 	return verbs.SGE{Addr: mr.Addr() + offsetIn(s.Region.Mem, s.Bytes), Length: uint32(len(s.Bytes)), LKey: mr.LKey()}
 }
 
-// finish ends a command: nothing of it is needed any more.
+// finish ends a command, of which nothing is needed any more.
 func (c *targetConn) finish(r *targetRequest) {
 	r.Sent()
 	if r.buf != nil {

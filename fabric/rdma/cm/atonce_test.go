@@ -9,7 +9,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
 )
 
-// rush is peers that ask for connections at once.
+// rush is a group of peers that ask for connections at once.
 type rush struct {
 	net     *network
 	eager   bool // they confirm as soon as they are accepted
@@ -17,11 +17,11 @@ type rush struct {
 	refused []verbs.RejectReason
 }
 
-// join has one more listen at addr.
+// join adds one that listens at addr.
 func (r *rush) join(addr netip.Addr) {
 	r.net.mu.Lock()
 	defer r.net.mu.Unlock()
-	r.net.ports[addr] = func(src netip.Addr, b []byte) { // in the context of who sends
+	r.net.ports[addr] = func(src netip.Addr, b []byte) { // in the sender's context
 		tid, msg, _ := mad.Parse(b)
 		switch msg := msg.(type) {
 		case *mad.REP:
@@ -39,9 +39,9 @@ func (r *rush) confirm(w wired) {
 	r.net.send(w.src, w.dst, mad.Append(nil, w.tid, &mad.RTU{CommIDs: w.msg.(*mad.REP).Reversed()}))
 }
 
-// Hosts, or the queues of one, that come all at once, while a target does something else, are all let in at once: it
-// answers each before it looks at the next. None confirms before all have been answered; or each does as soon as it is,
-// and leaves its place to others.
+// Hosts, or the queues of one, that all connect at once while a target does something else are all accepted at once:
+// the target answers each before it looks at the next. Either none confirms before all have been answered, or each does
+// as soon as it is, and leaves its place to others.
 func TestAllAtOnce(t *testing.T) {
 	for _, c := range []struct {
 		name              string
@@ -86,7 +86,8 @@ func TestAllAtOnce(t *testing.T) {
 	}
 }
 
-// What doesn't name a connection keeps its order: who takes a request back before it was looked at has no connection.
+// Messages that don't name a connection keep their order: a peer that takes a request back before it was looked at has
+// no connection.
 func TestTakenBackInOrder(t *testing.T) {
 	pair(t, func(t *testing.T, n *network, _, target *node, l *end) {
 		p := newRawPeer(t, n, "127.0.0.9")

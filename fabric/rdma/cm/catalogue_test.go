@@ -15,7 +15,7 @@ import (
 // a state is dropped there: no answer, no event, the same state. IBTA 12.9.7 has the states,
 // 12.9.8.3 the stale connections.
 
-// What the peer calls itself in the catalogue.
+// The peer's own numbers in the catalogue.
 const (
 	catID, catQPN   = 7, 8
 	catTID, catDREQ = 99, 100
@@ -40,7 +40,7 @@ func (s *stage) send(tid uint64, m mad.Message) {
 	synctest.Wait()
 }
 
-// state is the connection's; stateClosed where it is gone.
+// state returns the connection's state; stateClosed if it is gone.
 func (s *stage) state() state {
 	s.node.m.mu.Lock()
 	defer s.node.m.mu.Unlock()
@@ -50,7 +50,7 @@ func (s *stage) state() state {
 	return stateClosed
 }
 
-// heard is what the peer got, by name, a REJ with its reason, an APR with its status.
+// heard returns what the peer received, by name, a REJ with its reason, an APR with its status.
 func (s *stage) heard() string {
 	var all []string
 	for {
@@ -75,7 +75,7 @@ var catalogueEvents = map[verbs.CMEventType]string{
 	verbs.CMDisconnected: "disconnected", verbs.CMUnreachable: "unreachable", verbs.CMTimewaitExit: "timewait exit",
 }
 
-// told are the events of the connection.
+// told returns the events of the connection.
 func (s *stage) told() string {
 	var all []string
 	for {
@@ -130,7 +130,7 @@ func (s *stage) active(want state) {
 	s.finish(want)
 }
 
-// finish takes a connection that stands to where it ends.
+// finish takes an established connection to the state in which it ends.
 func (s *stage) finish(want state) {
 	disconnect := func() {
 		if err := s.end.id.Disconnect(); err != nil {
@@ -150,7 +150,7 @@ func (s *stage) finish(want state) {
 	}
 }
 
-// messages are those of the catalogue, as the peer of s says them.
+// messages returns the messages of the catalogue, as sent by the peer of s.
 func (s *stage) messages() map[string]func(mad.CommIDs) (uint64, mad.Message) {
 	msg := func(tid uint64, f func(mad.CommIDs) mad.Message) func(mad.CommIDs) (uint64, mad.Message) {
 		return func(ids mad.CommIDs) (uint64, mad.Message) { return tid, f(ids) }
@@ -165,14 +165,14 @@ func (s *stage) messages() map[string]func(mad.CommIDs) (uint64, mad.Message) {
 	}
 	return map[string]func(mad.CommIDs) (uint64, mad.Message){
 		"REQ again": msg(s.tid, func(ids mad.CommIDs) mad.Message { return s.peer.req(s.node.addr, ids.Local, catQPN) }),
-		// The peer has begun anew, and uses the same ID or the same QP.
+		// The peer has restarted, and uses the same ID or the same QP.
 		"REQ of the same ID": msg(555, func(ids mad.CommIDs) mad.Message { return s.peer.req(s.node.addr, ids.Local, 1000) }),
 		"REQ of the same QP": msg(556, func(ids mad.CommIDs) mad.Message { return s.peer.req(s.node.addr, ids.Local+70, catQPN) }),
 		"REP":                msg(s.tid, func(ids mad.CommIDs) mad.Message { return &mad.REP{CommIDs: ids, LocalQPN: catQPN, LocalCAGUID: 0x77} }),
 		"RTU":                msg(s.tid, func(ids mad.CommIDs) mad.Message { return &mad.RTU{CommIDs: ids} }),
 		"MRA of REQ":         mra(mad.AnswersREQ), "MRA of REP": mra(mad.AnswersREP), "MRA of other": mra(mad.AnswersOther),
 		"REJ of REQ": rej(mad.AnswersREQ), "REJ of REP": rej(mad.AnswersREP), "REJ of other": rej(mad.AnswersOther),
-		"REJ timeout": msg(s.tid, func(ids mad.CommIDs) mad.Message { // of a peer that never heard our ID
+		"REJ timeout": msg(s.tid, func(ids mad.CommIDs) mad.Message { // from a peer that never received our ID
 			m := &mad.REJ{CommIDs: mad.CommIDs{Local: ids.Local}, Message: mad.AnswersOther, Reason: verbs.RejectTimeout}
 			m.SetGUID(0x77)
 			return m
@@ -187,20 +187,20 @@ func (s *stage) messages() map[string]func(mad.CommIDs) (uint64, mad.Message) {
 	}
 }
 
-// outcome is what a message makes of a connection: the answers, the events, the state.
+// outcome is the effect of a message on a connection: the answers, the events, the state.
 type outcome struct {
 	answer, event string
 	state         state
 }
 
-// everywhere is what some messages get whatever the connection's state is.
+// everywhere is the answer to messages that is the same in every state.
 var everywhere = map[string]string{"SIDR_REQ": "SIDR_REP"}
 
 type catalogue map[state]map[string]outcome
 
 var passiveCatalogue = catalogue{
 	stateREQRcvd: {
-		"REQ again":          {"", "", stateREQRcvd}, // the owner may take as long as the peer allows; then see the next state
+		"REQ again":          {"", "", stateREQRcvd}, // the owner may take as long as the peer allows; after that see the next state
 		"REQ of the same ID": {"REJ 10", "", stateREQRcvd}, "REQ of the same QP": {"REJ 10", "", stateREQRcvd},
 		"REJ of REQ": {"", "rejected", stateClosed}, "REJ of REP": {"", "rejected", stateClosed}, "REJ of other": {"", "rejected", stateClosed},
 		"REJ timeout": {"", "rejected", stateClosed},
@@ -213,7 +213,7 @@ var passiveCatalogue = catalogue{
 	},
 	stateREPSent: {
 		"REQ again": {"REP", "", stateREPSent}, // the REP was lost
-		// A DREQ is not allowed in this state: a REJ ends what the peer has lost.
+		// A DREQ is not allowed in this state: a REJ ends the connection, which the peer has lost.
 		"REQ of the same ID": {"REJ 10, REJ 28", "disconnected", stateTimewait},
 		"REQ of the same QP": {"REJ 10, REJ 28", "disconnected", stateTimewait},
 		"RTU":                {"", "established", stateEstablished},
@@ -252,7 +252,7 @@ var passiveCatalogue = catalogue{
 	stateTimewait: {
 		"REQ again":          {"REJ 10", "", stateTimewait},
 		"REQ of the same ID": {"REJ 10", "", stateTimewait},
-		"REQ of the same QP": {"REP", "request", stateTimewait}, // the peer has it for the next connection, which is none of this one
+		"REQ of the same QP": {"REP", "request", stateTimewait}, // the peer uses it for the next connection, which is unrelated to this one
 		"DREQ":               {"DREP", "", stateTimewait},       // the DREP was lost
 	},
 }
@@ -262,7 +262,7 @@ var activeCatalogue = catalogue{
 		"REP":        {"RTU", "established", stateEstablished},
 		"MRA of REQ": {"", "", stateMRAREQRcvd},
 		"REJ of REQ": {"", "rejected", stateClosed}, "REJ of other": {"", "rejected", stateClosed},
-		// Connections of the peer's that are nobody's yet: its ID and QP are not known.
+		// The peer's ID and QP are not known yet, so these concern no connection.
 		"REQ again": {"REJ 8", "", stateREQSent}, "REQ of the same ID": {"REJ 8", "", stateREQSent}, "REQ of the same QP": {"REJ 8", "", stateREQSent},
 		"DREQ": {"DREP", "", stateREQSent}, "DREQ other QP": {"DREP", "", stateREQSent}, "LAP": {"APR 1", "", stateREQSent},
 	},
@@ -352,8 +352,8 @@ func inState(t *testing.T, side string, want state, f func(s *stage)) {
 	})
 }
 
-// TestCatalogueStrangers: no message touches a connection that comes from another address, or has
-// one of the two IDs wrong, or answers the REQ with another transaction ID.
+// TestCatalogueStrangers: a message has no effect on a connection if it comes from another address, has one of the two
+// IDs wrong, or answers the REQ with another transaction ID.
 func TestCatalogueStrangers(t *testing.T) {
 	for side, states := range map[string]catalogue{"passive": passiveCatalogue, "active": activeCatalogue} {
 		for from := range states {
@@ -362,7 +362,7 @@ func TestCatalogueStrangers(t *testing.T) {
 					other := newRawPeer(t, s.peer.net, "127.0.0.10")
 					for _, name := range catalogueNames {
 						if strings.HasPrefix(name, "REQ ") {
-							continue // another peer's is a request like any other
+							continue // from another peer it is a request like any other
 						}
 						message := s.messages()[name]
 						for what, ids := range map[string]mad.CommIDs{
@@ -398,8 +398,8 @@ func (s *stage) untouched(from state, what string) {
 	}
 }
 
-// TestCatalogueRepeated: each message that comes three times at once does what it does once. But a request that was
-// refused since its QP was connected is one like any other when that is over.
+// TestCatalogueRepeated: a message that arrives three times at once has the effect of a single one. But a request that
+// was refused because its QP was connected is a request like any other when that connection is over.
 func TestCatalogueRepeated(t *testing.T) {
 	for side, states := range map[string]catalogue{"passive": passiveCatalogue, "active": activeCatalogue} {
 		for from, listed := range states {
@@ -448,8 +448,8 @@ func TestPeerOfIDZero(t *testing.T) {
 	})
 }
 
-// TestPeerBeginsAnew: after its restart a peer that draws the same numbers is refused once, and is
-// let in when what is left of its last life is gone.
+// TestPeerBeginsAnew: after its restart a peer that draws the same numbers is refused once, and is accepted when its
+// old connection is gone.
 func TestPeerBeginsAnew(t *testing.T) {
 	for _, again := range []struct {
 		name    string
@@ -461,7 +461,7 @@ func TestPeerBeginsAnew(t *testing.T) {
 				if got := s.heard(); got != "REJ 10, DREQ" {
 					t.Fatalf("heard %q", got)
 				}
-				// It knows nothing of that connection.
+				// It knows nothing about that connection.
 				s.send(s.node.m.nextTID, &mad.DREP{CommIDs: s.ids()})
 				if got := s.told(); got != "disconnected" {
 					t.Errorf("events %q", got)
@@ -478,7 +478,7 @@ func TestPeerBeginsAnew(t *testing.T) {
 	}
 }
 
-// TestMRAsAreBounded: a peer that asks again and again for more time gets no more than the time for all.
+// TestMRAsAreBounded: a peer that asks again and again for more time gets no more than the total limit.
 func TestMRAsAreBounded(t *testing.T) {
 	for _, c := range []struct {
 		side    string
@@ -511,8 +511,8 @@ func TestMRAsAreBounded(t *testing.T) {
 	}
 }
 
-// TestTimesOfPeers: whatever times a peer says that its path and its acknowledgements take, a QP
-// whose peer has died notices it, and TIMEWAIT ends. Nor is a peer that stands still for some milliseconds given up.
+// TestTimesOfPeers: whatever times a peer claims for its path and its acknowledgements, a QP whose peer has died
+// notices it, and TIMEWAIT ends. Nor is a peer given up that stalls for some milliseconds.
 func TestTimesOfPeers(t *testing.T) {
 	const shortest, longest = 64 * time.Millisecond, 8192 * time.Millisecond // 4.096 µs × 2^21, as Linux rounds it
 	for code := range uint8(32) {
@@ -555,8 +555,8 @@ func TestTimesOfPeers(t *testing.T) {
 	}
 }
 
-// TestAlternatePath: a REQ with an alternate path is accepted without it, and told so (IBTA 12.6.8,
-// Failover Accepted).
+// TestAlternatePath: a REQ with an alternate path is accepted without it, and the REP says so (IBTA 12.6.8, Failover
+// Accepted).
 func TestAlternatePath(t *testing.T) {
 	pair(t, func(t *testing.T, n *network, _, target *node, _ *end) {
 		p := newRawPeer(t, n, "127.0.0.9")

@@ -9,15 +9,14 @@ import (
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
 )
 
-// conn is the state machine of one connection. Its methods take an event and the time and add
-// what is to be done to an effects; deadline says when timeout is due. It has no lock, clock or
-// socket, and does not know its owner.
+// conn is the state machine of one connection. Its methods take an event and the time and add the resulting actions to
+// an effects; deadline says when timeout is due. It has no lock, clock or socket, and does not know its owner.
 type conn struct {
 	state       state
 	local, peer netip.AddrPort
-	guid        uint64 // of the own device
+	guid        uint64 // of our device
 
-	ids        mad.CommIDs // Local is ours; Remote is 0 until the peer has told it
+	ids        mad.CommIDs // Local is ours; Remote is 0 until the peer has sent it
 	localQPN   uint32
 	remoteQPN  uint32
 	remoteGUID uint64
@@ -27,29 +26,29 @@ type conn struct {
 
 	passive bool // made by the peer's REQ
 
-	tid      uint64    // of the REQ and all that answers it
-	dreqTID  uint64    // of the DREQ: drawn for ours, the peer's once it has come
+	tid      uint64    // of the REQ and all answers to it
+	dreqTID  uint64    // of the DREQ: drawn for ours, overwritten by the peer's
 	asked    time.Time // when the peer's REQ came
 	interval time.Duration
 	retries  int // after the first interval
 	qpACK    uint8
 
-	pending    mad.Message // sent again until it is answered
+	pending    mad.Message // retransmitted until it is answered
 	pendingTID uint64
-	first      time.Time       // when it was sent first
-	early      []time.Duration // when it still goes out again within the first interval, counted from then
+	first      time.Time       // when it was first sent
+	early      []time.Duration // when to retransmit it within the first interval, relative to first
 	tries      int
-	left       int       // of the retries
+	left       int       // retries left
 	deadline   time.Time // zero for none
-	until      time.Time // when the attempt ends at the latest, however long the peer's MRAs ask for; zero for none
+	until      time.Time // when the attempt ends at the latest, however much time the peer's MRAs ask for; zero for none
 }
 
-// effects is what a step of a conn asks of its surroundings, in order.
+// effects is the actions that a step of a conn asks for, in order.
 type effects struct {
 	sends     []outgoing
 	events    []connEvent
-	duplicate bool // the message had come before
-	dropped   bool // the message has no place in this state
+	duplicate bool // the message is a repetition
+	dropped   bool // the message is not valid in this state
 }
 
 // outgoing is a message to send to the peer.
@@ -59,8 +58,8 @@ type outgoing struct {
 	again bool // a retransmission
 }
 
-// connEvent is something that the owner hears, or, where replied is set, that the edge acts on:
-// the REP is there, the QP has to be moved, and ready or refuse is to be called.
+// connEvent is an event for the owner or, if replied is set, for the Manager: the REP has arrived, so the QP has to be
+// moved, and ready or refuse called.
 type connEvent struct {
 	replied bool
 	verbs.CMEvent
@@ -84,7 +83,7 @@ func (c *conn) connect(now time.Time, req *mad.REQ, fx *effects) {
 	c.sendPending(now, c.tid, &c.req, earlyTries, fx)
 }
 
-// onREQ takes the request that makes a passive connection: IDLE → REQ_RCVD.
+// onREQ handles the request that creates a passive connection: IDLE → REQ_RCVD.
 func (c *conn) onREQ(now time.Time, tid uint64, req *mad.REQ) {
 	c.passive = true
 	c.asked = now
@@ -98,8 +97,9 @@ func (c *conn) onREQ(now time.Time, tid uint64, req *mad.REQ) {
 	c.state = stateREQRcvd
 }
 
-// onDuplicateREQ takes the same REQ again. The owner may be slow: an MRA tells the peer to wait, who then does so for
-// long, and so has it only when the time to answer is over that the peer gives. A REP that may be lost is sent again.
+// onDuplicateREQ handles a repetition of the REQ. The owner may be slow: an MRA tells the peer to wait, but a peer then
+// waits long, so it gets one only when the response time that it allows is over. If the REP may be lost, it is sent
+// again.
 func (c *conn) onDuplicateREQ(now time.Time, fx *effects) {
 	fx.duplicate = true
 	switch c.state {
@@ -116,7 +116,7 @@ func (c *conn) onDuplicateREQ(now time.Time, fx *effects) {
 	}
 }
 
-// refusal is the REJ of a REQ that no connection was made for: its local ID is 0.
+// refusal returns the REJ of a REQ for which no connection was made: its local ID is 0.
 func refusal(remote uint32, reason verbs.RejectReason) *mad.REJ {
 	return &mad.REJ{CommIDs: mad.CommIDs{Remote: remote}, Message: mad.AnswersREQ, Reason: reason}
 }
@@ -129,8 +129,7 @@ func (c *conn) accept(now time.Time, rep *mad.REP, fx *effects) {
 	c.sendPending(now, c.tid, &c.rep, earlyTries, fx)
 }
 
-// reject refuses the request: REQ_RCVD → closed. A refusal that is lost needs no retry: the
-// peer asks again.
+// reject refuses the request: REQ_RCVD → closed. A refusal that is lost needs no retry: the peer asks again.
 func (c *conn) reject(reason verbs.RejectReason, private []byte, fx *effects) {
 	rej := refusal(c.ids.Remote, reason)
 	if c.state == stateMRAREQSent {
@@ -141,7 +140,7 @@ func (c *conn) reject(reason verbs.RejectReason, private []byte, fx *effects) {
 	c.close()
 }
 
-// onREP takes the peer's REP: REQ_SENT → REP_RCVD. One that comes again has missed the RTU.
+// onREP handles the peer's REP: REQ_SENT → REP_RCVD. If it is a repetition, the RTU was lost.
 func (c *conn) onREP(rep *mad.REP, fx *effects) {
 	if c.passive {
 		fx.dropped = true
@@ -166,20 +165,20 @@ func (c *conn) onREP(rep *mad.REP, fx *effects) {
 	}
 }
 
-// ready says that the QP is in RTS: REP_RCVD → ESTABLISHED. param is what the owner hears.
+// ready is called when the QP is in RTS: REP_RCVD → ESTABLISHED. param is passed to the owner.
 func (c *conn) ready(param verbs.ConnParam, fx *effects) {
 	c.state = stateEstablished
 	fx.send(c.tid, &mad.RTU{CommIDs: c.ids})
 	fx.event(verbs.CMEvent{Type: verbs.CMEstablished, Param: param})
 }
 
-// refuse turns down the REP: REP_RCVD → closed.
+// refuse rejects the REP: REP_RCVD → closed.
 func (c *conn) refuse(reason verbs.RejectReason, fx *effects) {
 	fx.send(c.tid, &mad.REJ{CommIDs: c.ids, Message: mad.AnswersREP, Reason: reason})
 	c.close()
 }
 
-// onMRA waits longer for the answer to the REQ or REP.
+// onMRA extends the wait for the answer to the REQ or REP.
 func (c *conn) onMRA(now time.Time, m *mad.MRA, fx *effects) {
 	switch {
 	case m.Message == mad.AnswersREQ && c.state.awaitsREP():
@@ -194,7 +193,7 @@ func (c *conn) onMRA(now time.Time, m *mad.MRA, fx *effects) {
 	c.wait(now.Add(codeDuration(m.ServiceTimeout) + codeDuration(c.qpACK)))
 }
 
-// onRTU confirms the connection: REP_SENT → ESTABLISHED.
+// onRTU handles the confirmation of the connection: REP_SENT → ESTABLISHED.
 func (c *conn) onRTU(private []byte, fx *effects) {
 	if !c.state.awaitsRTU() {
 		fx.duplicate = true
@@ -205,18 +204,18 @@ func (c *conn) onRTU(private []byte, fx *effects) {
 	fx.event(verbs.CMEvent{Type: verbs.CMEstablished, Param: verbs.ConnParam{PrivateData: private}})
 }
 
-// commEst says that a packet came in on the QP, which confirms the connection as an RTU does.
+// commEst is called when a packet has arrived on the QP, which confirms the connection as an RTU does.
 func (c *conn) commEst(fx *effects) {
 	if c.state.awaitsRTU() {
 		c.onRTU(nil, fx)
 	}
 }
 
-// onREJ ends what the REJ concerns. Once the connection stood it is an end like any other.
+// onREJ ends the attempt that the REJ concerns. An established connection ends as after a disconnect.
 func (c *conn) onREJ(now time.Time, rej *mad.REJ, fx *effects) {
 	switch c.state {
 	case stateREQSent, stateMRAREQRcvd:
-		if rej.Message == mad.AnswersREP { // there was none
+		if rej.Message == mad.AnswersREP { // no REP was sent to us yet
 			fx.dropped = true
 			return
 		}
@@ -241,7 +240,7 @@ func (c *conn) rejected(rej *mad.REJ, fx *effects) {
 	})
 }
 
-// stale ends an attempt whose REP names a QP that another live connection has.
+// stale ends an attempt whose REP names a QP that belongs to another live connection.
 func (c *conn) stale(fx *effects) {
 	c.refuse(verbs.RejectStale, fx)
 	fx.event(verbs.CMEvent{Type: verbs.CMRejected, Reason: verbs.RejectStale})
@@ -256,7 +255,7 @@ func (c *conn) disconnect(now time.Time, fx *effects) {
 		c.interval, c.retries = min(c.interval, dreqInterval), dreqRetries
 		c.sendPending(now, c.dreqTID, &mad.DREQ{CommIDs: c.ids, RemoteQPN: c.remoteQPN}, nil, fx)
 	case stateREPSent, stateMRAREPRcvd:
-		// A DREQ is allowed from ESTABLISHED on only; a REJ ends this in every state of the peer.
+		// A DREQ is allowed only from ESTABLISHED on; a REJ ends the connection in every state of the peer.
 		fx.send(c.tid, &mad.REJ{CommIDs: c.ids, Message: mad.AnswersOther, Reason: verbs.RejectConsumer})
 		c.timewait(now)
 		fx.event(verbs.CMEvent{Type: verbs.CMDisconnected})
@@ -266,7 +265,7 @@ func (c *conn) disconnect(now time.Time, fx *effects) {
 	}
 }
 
-// onDREQ takes the peer's wish to end the connection. One that names another QP is void.
+// onDREQ handles the peer's request to end the connection. One that names another QP is dropped.
 func (c *conn) onDREQ(now time.Time, tid uint64, dreq *mad.DREQ, fx *effects) {
 	if dreq.RemoteQPN != c.localQPN {
 		fx.dropped = true
@@ -285,14 +284,14 @@ func (c *conn) onDREQ(now time.Time, tid uint64, dreq *mad.DREQ, fx *effects) {
 	case stateTimewait: // the DREP was lost
 		fx.duplicate = true
 		fx.sends = append(fx.sends, outgoing{tid, &mad.DREP{CommIDs: c.ids}, true})
-	case stateDREQRcvd: // the owner has still to answer
+	case stateDREQRcvd: // the owner has not answered yet
 		fx.duplicate = true
 	default:
 		fx.dropped = true
 	}
 }
 
-// onDREP ends the wait for it: DREQ_SENT → TIMEWAIT.
+// onDREP ends the wait for the DREP: DREQ_SENT → TIMEWAIT.
 func (c *conn) onDREP(now time.Time, fx *effects) {
 	if c.state != stateDREQSent {
 		fx.dropped = true
@@ -302,7 +301,7 @@ func (c *conn) onDREP(now time.Time, fx *effects) {
 	fx.event(verbs.CMEvent{Type: verbs.CMDisconnected})
 }
 
-// timeout is due at deadline.
+// timeout is called at deadline.
 func (c *conn) timeout(now time.Time, fx *effects) {
 	switch c.state {
 	case stateREQSent, stateMRAREQRcvd:
@@ -330,7 +329,7 @@ func (c *conn) timeout(now time.Time, fx *effects) {
 	}
 }
 
-// giveUp ends an attempt that the peer doesn't answer, and tells it so that it can free its half.
+// giveUp ends an attempt that the peer doesn't answer, and tells the peer so that it can free its half.
 func (c *conn) giveUp(op string, fx *effects) {
 	c.sendTimeoutREJ(fx)
 	c.close()
@@ -339,7 +338,7 @@ func (c *conn) giveUp(op string, fx *effects) {
 	fx.event(verbs.CMEvent{Type: verbs.CMUnreachable, Err: &OpError{op, c.peer, err}})
 }
 
-// giveWay ends a connection that waits for its peer, because another one needs its place.
+// giveWay ends a half-open connection that waits for its peer, because another one needs its place.
 func (c *conn) giveWay(fx *effects) {
 	c.sendTimeoutREJ(fx)
 	c.close()
@@ -361,7 +360,7 @@ func (c *conn) unsent(err error, fx *effects) {
 	fx.event(verbs.CMEvent{Type: verbs.CMUnreachable, Err: &OpError{"connect to", c.peer, err}})
 }
 
-// abandon is for an owner that goes away: the peer is told what its state allows.
+// abandon is called when the owner goes away: the peer is told in the way that the state allows.
 func (c *conn) abandon(now time.Time, fx *effects) {
 	switch c.state {
 	case stateREQSent, stateMRAREQRcvd:
@@ -376,7 +375,8 @@ func (c *conn) abandon(now time.Time, fx *effects) {
 	}
 }
 
-// sendPending sends m, again at the times early within the first interval, and at every interval until disarm.
+// sendPending sends m, and retransmits it at the times early within the first interval, and then at every interval
+// until disarm.
 func (c *conn) sendPending(now time.Time, tid uint64, m mad.Message, early []time.Duration, fx *effects) {
 	c.pending, c.pendingTID = m, tid
 	c.first, c.early = now, early
@@ -385,7 +385,7 @@ func (c *conn) sendPending(now time.Time, tid uint64, m mad.Message, early []tim
 	fx.send(tid, m)
 }
 
-// waitEarly waits for the next of the early times, and behind the last for the end of the first interval.
+// waitEarly waits for the next of the early times, and after the last one for the end of the first interval.
 func (c *conn) waitEarly(now time.Time) {
 	for len(c.early) > 0 && !c.first.Add(c.early[0]).After(now) {
 		c.early = c.early[1:]
@@ -398,7 +398,7 @@ func (c *conn) waitEarly(now time.Time) {
 	c.wait(c.first.Add(c.interval))
 }
 
-// wait sets the deadline, not later than the end of the attempt.
+// wait sets the deadline, but no later than the end of the attempt.
 func (c *conn) wait(until time.Time) {
 	c.deadline = until
 	if !c.until.IsZero() && c.deadline.After(c.until) {
@@ -406,7 +406,7 @@ func (c *conn) wait(until time.Time) {
 	}
 }
 
-// resend sends the pending message again; false when its retries or its time are used up.
+// resend sends the pending message again; it returns false when the retries or the time are used up.
 func (c *conn) resend(now time.Time, fx *effects) bool {
 	switch {
 	case !c.until.IsZero() && !now.Before(c.until):
@@ -429,7 +429,7 @@ func (c *conn) disarm() {
 	c.deadline, c.until = time.Time{}, time.Time{}
 }
 
-// timewait keeps the IDs until no packet of the connection can be on its way.
+// timewait keeps the IDs until no packet of the connection can be in flight any more.
 func (c *conn) timewait(now time.Time) {
 	c.disarm()
 	c.state = stateTimewait

@@ -9,8 +9,8 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/fuzzing"
 )
 
-// script plays a sequence of events, one per byte, on a connection and checks after each what
-// must hold in every state.
+// script plays a sequence of events, one per byte, on a connection, and checks the invariants of every state after
+// each.
 type script struct {
 	t      *testing.T
 	c      conn
@@ -32,7 +32,7 @@ func newScript(t *testing.T, active bool) *script {
 	return s
 }
 
-// scriptEvents are the bytes that mean something.
+// scriptEvents are the bytes that have a meaning.
 const scriptEvents = 15
 
 func (s *script) play(b byte) {
@@ -87,7 +87,7 @@ func (s *script) play(b byte) {
 	s.check(&fx)
 }
 
-// timed tells whether connections in a state have a deadline.
+// timed reports whether connections in a state have a deadline.
 func timed(s state) bool {
 	switch s {
 	case stateREQSent, stateMRAREQRcvd, stateREPSent, stateMRAREPRcvd, stateDREQSent, stateTimewait:
@@ -96,7 +96,7 @@ func timed(s state) bool {
 	return false
 }
 
-// check does without t.Helper, which would cost more than all else.
+// check doesn't call t.Helper, which would cost more than everything else.
 func (s *script) check(fx *effects) {
 	if timed(s.c.state) == s.c.deadline.IsZero() {
 		s.t.Fatalf("state %d with deadline %v", s.c.state, s.c.deadline)
@@ -124,7 +124,7 @@ func (s *script) check(fx *effects) {
 	}
 }
 
-// In no order of events does a connection break its rules, stay for ever, or speak after its end.
+// No order of events makes a connection break its rules, stay forever, or send after its end.
 func FuzzConn(tf *testing.F) {
 	f := fuzzing.New(tf)
 	f.Add(true, []byte{0, 1, 10, 9, 14})

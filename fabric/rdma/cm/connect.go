@@ -9,7 +9,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
 )
 
-// checkParam says what is wrong with the parameters of a consumer.
+// checkParam returns an error if a consumer's parameters are invalid.
 func checkParam(p verbs.ConnParam, private int) error {
 	switch {
 	case len(p.PrivateData) > private:
@@ -57,7 +57,7 @@ func (id *cmID) Connect(p verbs.ConnParam) error {
 	return nil
 }
 
-// makeREQ is the REQ of r, filled in as Linux's rdma_cm does.
+// makeREQ returns the REQ of r, filled in as Linux's rdma_cm does.
 func (m *Manager) makeREQ(r *record, p verbs.ConnParam) *mad.REQ {
 	req := &mad.REQ{
 		LocalCommID: r.ids.Local, ServiceID: mad.ServiceID(r.peer.Port()), LocalCAGUID: m.attr.NodeGUID,
@@ -68,7 +68,7 @@ func (m *Manager) makeREQ(r *record, p verbs.ConnParam) *mad.REQ {
 		TransportType: mad.TransportRC, FlowControl: p.FlowControl,
 		RetryCount: p.RetryCount, RNRRetryCount: p.RNRRetryCount,
 		PKey: 0xffff, PathMTU: p.PathMTU,
-		// RoCE has no LIDs. The alternate path stays zero: anything else would have to exist.
+		// RoCE has no LIDs. The alternate path stays zero: anything else would name a path that has to exist.
 		Primary: mad.Path{
 			LocalLID: 0xffff, RemoteLID: 0xffff,
 			LocalGID: verbs.GIDFrom(r.local.Addr()), RemoteGID: verbs.GIDFrom(r.peer.Addr()),
@@ -82,8 +82,8 @@ func (m *Manager) makeREQ(r *record, p verbs.ConnParam) *mad.REQ {
 	return req
 }
 
-// establish moves the QP of an identifier whose REP has come, and confirms the connection. It
-// runs in the manager's goroutine.
+// establish moves the QP of an identifier whose REP has arrived to RTS, and confirms the connection. It runs in the
+// manager's goroutine.
 func (m *Manager) establish(id *cmID) {
 	m.mu.Lock()
 	r, qp := id.rec, id.qp
@@ -119,7 +119,7 @@ func (m *Manager) establish(id *cmID) {
 	}))
 }
 
-// Listen takes connection requests to a port. Port 0 takes a free one: see LocalAddr.
+// Listen accepts connection requests on a port. Port 0 selects a free one: see LocalAddr.
 func (id *cmID) Listen(local netip.AddrPort, backlog int) error {
 	const op = "listen on"
 	m := id.m
@@ -147,8 +147,8 @@ func (id *cmID) Listen(local netip.AddrPort, backlog int) error {
 	return nil
 }
 
-// Accept moves the QP to RTS and sends the REP. The retry counts of p are not used: the passive
-// side follows the REQ; p.RNRRetryCount is what the peer shall use.
+// Accept moves the QP to RTS and sends the REP. The retry count of p is not used: the passive side uses that of the
+// REQ; p.RNRRetryCount is the one for the peer to use.
 func (id *cmID) Accept(p verbs.ConnParam) error {
 	const op = "accept"
 	m := id.m
@@ -196,7 +196,7 @@ func (id *cmID) Accept(p verbs.ConnParam) error {
 	return nil
 }
 
-// makeREP is the REP of r: READ counts are the lower of both sides'.
+// makeREP returns the REP of r: READ counts are the lower of both sides'.
 func (m *Manager) makeREP(r *record, qp verbs.QP, p verbs.ConnParam) *mad.REP {
 	rep := &mad.REP{
 		CommIDs: r.ids, LocalQPN: qp.QPNum(), Options: m.answerTo(&r.req, r.peer.Addr()), StartingPSN: random32() & 0xffffff,
@@ -232,8 +232,7 @@ func (id *cmID) Reject(private []byte) error {
 	return nil
 }
 
-// Disconnect moves the QP to ERR and sends the DREQ, or the DREP to one received. Doing it again
-// has no effect.
+// Disconnect moves the QP to ERR and sends the DREQ, or the DREP if a DREQ was received. Repeating it has no effect.
 func (id *cmID) Disconnect() error {
 	const op = "disconnect from"
 	m := id.m
@@ -244,7 +243,7 @@ func (id *cmID) Disconnect() error {
 		return id.opError(op, fmt.Errorf("%w: no connection", verbs.ErrState))
 	}
 	m.mu.Unlock()
-	err := qp.Modify(verbs.QPAttr{State: verbs.Err}) // before the DREQ: nothing may follow it
+	err := qp.Modify(verbs.QPAttr{State: verbs.Err}) // before the DREQ: no packet may follow it
 
 	m.mu.Lock()
 	m.finish(r, m.apply(r, func(fx *effects) { r.disconnect(time.Now(), fx) }))

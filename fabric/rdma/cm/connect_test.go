@@ -25,7 +25,7 @@ func TestConnectAndDisconnect(t *testing.T) {
 		l.id = req.ID
 		l.want(verbs.CMEstablished)
 
-		// What each side hears of the other: READ counts turned round and the lower of both.
+		// What each side learns about the other: READ counts swapped, and the lower of both.
 		p := req.Param
 		if !bytes.HasPrefix(p.PrivateData, []byte("request\x00")) || len(p.PrivateData) != mad.ULPPrivateSize ||
 			p.ResponderResources != 0 || p.InitiatorDepth != 128 || !p.FlowControl || p.RetryCount != 7 || p.RNRRetryCount != 7 {
@@ -69,7 +69,7 @@ func TestConnectAndDisconnect(t *testing.T) {
 	})
 }
 
-// Each side says for itself whether it has flow control, and how often the other shall try again where no receive is
+// Each side declares independently whether it has flow control, and how often the other should retry if no receive is
 // posted.
 func TestFlowControl(t *testing.T) {
 	for _, flow := range []bool{false, true} {
@@ -103,8 +103,8 @@ func TestFlowControl(t *testing.T) {
 	}
 }
 
-// A consumer has the path MTU that it asks for, if the way to the peer and the port have room for it, else the largest of
-// those.
+// A consumer gets the path MTU that it asks for, if the path to the peer and the port support it, else the largest that
+// they do.
 func TestPathMTU(t *testing.T) {
 	for _, c := range []struct{ path, port, asked, want verbs.MTU }{
 		{verbs.MTU1024, verbs.MTU4096, 0, verbs.MTU1024}, {verbs.MTU1024, verbs.MTU4096, verbs.MTU4096, verbs.MTU1024},
@@ -136,7 +136,7 @@ func TestREQLikeLinux(t *testing.T) {
 			LocalResponse: 20, RetryCount: 7, PKey: 0xffff, PathMTU: verbs.MTU4096, RNRRetryCount: 7, MaxCMRetries: 15,
 			Primary: mad.Path{LocalLID: 0xffff, RemoteLID: 0xffff, HopLimit: 64, ACKTimeout: 17},
 		}
-		// What must differ.
+		// What has to differ.
 		got.LocalCommID, got.LocalCAGUID, got.LocalQPN, got.StartingPSN = 0, 0, 0, 0
 		got.Primary.LocalGID, got.Primary.RemoteGID, got.Primary.FlowLabel = verbs.GID{}, verbs.GID{}, 0
 		got.PrivateData = [mad.REQPrivateSize]byte{}
@@ -209,8 +209,7 @@ func TestSendError(t *testing.T) {
 	})
 }
 
-// A passive side whose REP is never answered gives up, sooner than the peer asked for, and tells
-// it so.
+// A passive side whose REP is never answered gives up, sooner than the peer asked for, and tells the peer so.
 func TestAcceptTimeout(t *testing.T) {
 	pair(t, func(t *testing.T, n *network, _, target *node, l *end) {
 		p := newRawPeer(t, n, "127.0.0.9")
@@ -233,7 +232,7 @@ func TestAcceptTimeout(t *testing.T) {
 	})
 }
 
-// A peer that gives up is heard, although it doesn't know our ID.
+// A REJ from a peer that gives up is accepted, although it doesn't know our ID.
 func TestPeerGivesUp(t *testing.T) {
 	pair(t, func(t *testing.T, n *network, _, target *node, l *end) {
 		l.handle = nil
@@ -257,7 +256,7 @@ func TestPeerGivesUp(t *testing.T) {
 	})
 }
 
-// A slow consumer: an MRA answers the repeated REQ when the time to answer is over, and the accept still counts.
+// A slow consumer: an MRA answers the repeated REQ when the response time is over, and the accept is still valid.
 func TestSlowAccept(t *testing.T) {
 	pair(t, func(t *testing.T, n *network, host, target *node, l *end) {
 		l.handle = nil
@@ -283,8 +282,8 @@ func TestSlowAccept(t *testing.T) {
 	})
 }
 
-// The REQ asks for the traffic class of the configuration, which both sides then have, and the REP says how late its
-// device acknowledges.
+// The REQ asks for the traffic class of the configuration, which both sides then use, and the REP says how long its
+// device delays acknowledgements.
 func TestTrafficClassAndACKDelay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const class = 26 << 2
@@ -307,7 +306,7 @@ func TestTrafficClassAndACKDelay(t *testing.T) {
 	})
 }
 
-// What the peer says in its RTU reaches the consumer.
+// The private data in the peer's RTU reaches the consumer.
 func TestPrivateDataOfRTU(t *testing.T) {
 	pair(t, func(t *testing.T, n *network, _, target *node, l *end) {
 		p := newRawPeer(t, n, "127.0.0.9")
@@ -334,7 +333,7 @@ func TestMRAofREP(t *testing.T) {
 			start := time.Now()
 			p.send(target.addr, 99, &mad.MRA{CommIDs: ids, Message: mad.AnswersREP, ServiceTimeout: 20})
 			receive[*mad.REP](p)
-			if d := time.Since(start); d != codeDuration(20)+codeDuration(18) { // and the way there and back
+			if d := time.Since(start); d != codeDuration(20)+codeDuration(18) { // plus the way there and back
 				t.Errorf("REP again after %v", d)
 			}
 		}
@@ -348,7 +347,7 @@ func TestMRAofREP(t *testing.T) {
 	})
 }
 
-// However long a peer's MRA asks for, either side gives up in time, and asks no more.
+// However much time a peer's MRA asks for, either side gives up in time, and sends nothing more.
 func TestMRAWithoutEnd(t *testing.T) {
 	pair(t, func(t *testing.T, n *network, host, target *node, l *end) {
 		p := newRawPeer(t, n, "127.0.0.9")
@@ -394,7 +393,7 @@ func TestREPTakenBack(t *testing.T) {
 	})
 }
 
-// A peer that ends the connection directly behind its REP, before that was looked at: there is nothing to confirm.
+// A peer that ends the connection directly after its REP, before that was looked at: there is nothing to confirm.
 func TestDREQBehindREP(t *testing.T) {
 	pair(t, func(t *testing.T, n *network, host, _ *node, _ *end) {
 		p := newRawPeer(t, n, "127.0.0.9")
@@ -420,7 +419,7 @@ func TestDREQBehindREP(t *testing.T) {
 	})
 }
 
-// The ACK timeout of the active side follows from how late the peer says that it acknowledges, within bounds.
+// The ACK timeout of the active side follows from the acknowledgement delay that the peer declares, within bounds.
 func TestACKDelayOfREP(t *testing.T) {
 	pair(t, func(t *testing.T, n *network, host, _ *node, _ *end) {
 		p := newRawPeer(t, n, "127.0.0.9")
@@ -439,7 +438,8 @@ func TestACKDelayOfREP(t *testing.T) {
 	})
 }
 
-// That of the passive side is the one that the REQ asks for, within bounds; 0, which would be for ever, leaves it to us.
+// The ACK timeout of the passive side is the one that the REQ asks for, within bounds; 0, which would be forever,
+// leaves it to us.
 func TestACKTimeoutOfREQ(t *testing.T) {
 	pair(t, func(t *testing.T, n *network, _, target *node, l *end) {
 		p := newRawPeer(t, n, "127.0.0.9")
@@ -455,7 +455,7 @@ func TestACKTimeoutOfREQ(t *testing.T) {
 	})
 }
 
-// More READs than the device can have are neither offered nor asked for.
+// READ counts beyond what the device supports are neither offered nor asked for.
 func TestReadsOfTheDevice(t *testing.T) {
 	pair(t, func(t *testing.T, n *network, host, _ *node, _ *end) {
 		p := newRawPeer(t, n, "127.0.0.9")
@@ -509,12 +509,12 @@ func TestPassiveAccess(t *testing.T) {
 	})
 }
 
-// The first packet on the QP stands in for a lost RTU.
+// The first packet on the QP substitutes for a lost RTU.
 func TestCommEst(t *testing.T) {
 	pair(t, func(t *testing.T, n *network, host, target *node, l *end) {
 		n.setFilter(first(mad.AttrRTU))
 		h := host.prepare(target.addr)
-		h.qp().handler(verbs.AsyncEvent{Type: verbs.EventCommEst, QP: h.qp()}) // of a consumer that has moved the QP itself
+		h.qp().handler(verbs.AsyncEvent{Type: verbs.EventCommEst, QP: h.qp()}) // from a consumer that has moved the QP itself
 		if err := h.id.Connect(hostParam); err != nil {
 			t.Fatal(err)
 		}

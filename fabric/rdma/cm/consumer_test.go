@@ -12,7 +12,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
 )
 
-// Everything from inside handlers, to the end.
+// Everything is done inside handlers, to the end.
 func TestCallsFromHandlers(t *testing.T) {
 	pair(t, func(t *testing.T, n *network, host, target *node, l *end) {
 		check := func(err error) {
@@ -135,7 +135,7 @@ func TestDestroy(t *testing.T) {
 		pair(t, func(t *testing.T, n *network, host, _ *node, _ *end) {
 			p := newRawPeer(t, n, "127.0.0.9")
 			h := host.connect(p.addr)
-			h.qp().pd.modify = func(verbs.QPState) error { return h.id.Destroy() } // while its QP is being made ready
+			h.qp().pd.modify = func(verbs.QPState) error { return h.id.Destroy() } // while its QP is moved
 			tid, req := receive[*mad.REQ](p)
 			ids := mad.CommIDs{Local: 5, Remote: req.LocalCommID}
 			p.send(host.addr, tid, &mad.REP{CommIDs: ids, LocalQPN: 6, LocalCAGUID: 0x77})
@@ -189,7 +189,7 @@ func TestDestroyEstablished(t *testing.T) {
 	})
 }
 
-// A request whose listener goes before its handler ran is refused, not forgotten.
+// A request whose listener is destroyed before its handler ran is refused, not forgotten.
 func TestListenerGoneBeforeRequest(t *testing.T) {
 	pair(t, func(t *testing.T, n *network, host, target *node, l *end) {
 		release := target.busy()
@@ -204,7 +204,7 @@ func TestListenerGoneBeforeRequest(t *testing.T) {
 	})
 }
 
-// So is one that was taken already.
+// So is one that was already taken from the inbox.
 func TestListenerGoneAtRequest(t *testing.T) {
 	pair(t, func(t *testing.T, n *network, host, target *node, l *end) {
 		listener, accept := l.id, l.handle
@@ -219,7 +219,7 @@ func TestListenerGoneAtRequest(t *testing.T) {
 		_, rep := receive[*mad.REP](p)
 		l.want(verbs.CMConnectRequest)
 		release := target.busy()
-		p.send(target.addr, 99, &mad.RTU{CommIDs: rep.Reversed()}) // overtakes what follows, which is taken before anybody hears of it
+		p.send(target.addr, 99, &mad.RTU{CommIDs: rep.Reversed()}) // overtakes the next request, which is handled before anybody is told of it
 		second := host.connect(target.addr)
 		synctest.Wait()
 		release()
@@ -251,7 +251,7 @@ func TestListenerWithoutHandler(t *testing.T) {
 	})
 }
 
-// QPs that can't be moved fail the attempt on either side.
+// If a QP can't be moved the attempt fails, on either side.
 func TestQPErrors(t *testing.T) {
 	broken := errors.New("no such address")
 	refuse := func(verbs.QPState) error { return broken }
@@ -297,7 +297,7 @@ func wrongly(t *testing.T, what string, err, want error) {
 	}
 }
 
-// Calls that an identifier isn't in the state for, and addresses that can't be.
+// Calls in states that don't allow them, and invalid addresses.
 func TestWrongCalls(t *testing.T) {
 	pair(t, func(t *testing.T, n *network, host, target *node, l *end) {
 		dst := netip.AddrPortFrom(target.addr, 4420)
@@ -339,7 +339,7 @@ func TestWrongCalls(t *testing.T) {
 	}
 }
 
-// The same while a connection is made.
+// The same while a connection is being established.
 func TestWrongCallsConnecting(t *testing.T) {
 	pair(t, func(t *testing.T, n *network, host, target *node, l *end) {
 		h := host.prepare(target.addr)
@@ -432,7 +432,7 @@ func TestClose(t *testing.T) {
 	})
 }
 
-// Close waits for the answers to its DREQs, for a second at most.
+// Close waits for the answers to its DREQs, but no longer than a second.
 func TestCloseLingers(t *testing.T) {
 	for _, c := range []struct{ delay, took time.Duration }{{100 * time.Millisecond, 200 * time.Millisecond}, {time.Minute, lingerTime}} {
 		pair(t, func(t *testing.T, n *network, host, target *node, l *end) {
@@ -448,7 +448,7 @@ func TestCloseLingers(t *testing.T) {
 	}
 }
 
-// A DREQ that is lost is sent again while Close waits, so that the peer knows.
+// A DREQ that is lost is sent again while Close waits, so that the peer learns of the end.
 func TestCloseAsksAgain(t *testing.T) {
 	pair(t, func(t *testing.T, n *network, host, target *node, l *end) {
 		l.handle = answering(l.handle)
@@ -471,7 +471,7 @@ func TestCloseAsksAgain(t *testing.T) {
 	})
 }
 
-// answering is handle, which also answers DREQs.
+// answering is handle, but also answers DREQs.
 func answering(handle func(verbs.CMEvent)) func(verbs.CMEvent) {
 	return func(ev verbs.CMEvent) {
 		handle(ev)
@@ -481,7 +481,7 @@ func answering(handle func(verbs.CMEvent)) func(verbs.CMEvent) {
 	}
 }
 
-// A QP that is made while its identifier is destroyed is destroyed as well.
+// A QP that is created while its identifier is destroyed is destroyed as well.
 func TestDestroyDuringCreateQP(t *testing.T) {
 	pair(t, func(t *testing.T, n *network, host, target *node, l *end) {
 		e := host.newEnd()
@@ -497,7 +497,7 @@ func TestDestroyDuringCreateQP(t *testing.T) {
 	})
 }
 
-// Close may come while a call of a consumer is busy with its QP.
+// Close may be called while a consumer's call is busy with its QP.
 func TestDisconnectDuringClose(t *testing.T) {
 	pair(t, func(t *testing.T, n *network, host, target *node, l *end) {
 		h := host.connect(target.addr)

@@ -7,10 +7,10 @@ import (
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
 )
 
-// MessageCounters count by message; index with Of.
+// MessageCounters counts by message; index it with Of.
 type MessageCounters [mad.AttrAPR - mad.AttrREQ + 1]atomic.Uint64
 
-// Of is the counter of a message; nil for an attribute outside the table.
+// Of returns the counter of a message; nil for an attribute outside the table.
 func (c *MessageCounters) Of(a mad.AttributeID) *atomic.Uint64 {
 	if a < mad.AttrREQ || a > mad.AttrAPR {
 		return nil
@@ -21,10 +21,10 @@ func (c *MessageCounters) Of(a mad.AttributeID) *atomic.Uint64 {
 // lastReason is the highest reject reason of IBTA table 109; higher ones are counted as 0.
 const lastReason = 35
 
-// ReasonCounters count REJs by reason; index with Of.
+// ReasonCounters counts REJs by reason; index it with Of.
 type ReasonCounters [lastReason + 1]atomic.Uint64
 
-// Of is the counter of a reason. Reasons outside the table share the one of 0.
+// Of returns the counter of a reason. Reasons outside the table share the counter of 0.
 func (c *ReasonCounters) Of(r verbs.RejectReason) *atomic.Uint64 {
 	if r > lastReason {
 		r = 0
@@ -32,28 +32,28 @@ func (c *ReasonCounters) Of(r verbs.RejectReason) *atomic.Uint64 {
 	return &c[r]
 }
 
-// Counters are what a Manager counts. They only grow, but for the gauges at the end.
+// Counters is what a Manager counts. The values only grow, except for the gauges at the end.
 type Counters struct {
 	Sent     MessageCounters // retransmissions included
-	Received MessageCounters // as far as they could be parsed
+	Received MessageCounters // only those that could be parsed
 
-	Retransmits     atomic.Uint64 // messages sent again, by timer or for a duplicate
-	Duplicates      atomic.Uint64 // messages received again
-	Dropped         atomic.Uint64 // messages for no connection, or not for its state
-	Malformed       atomic.Uint64 // datagrams that are no CM MAD
+	Retransmits     atomic.Uint64 // messages sent again, because of a timer or a duplicate
+	Duplicates      atomic.Uint64 // messages that were received before
+	Dropped         atomic.Uint64 // messages for no connection, or not valid in its state
+	Malformed       atomic.Uint64 // datagrams that aren't CM MADs
 	Overruns        atomic.Uint64 // datagrams lost because too many waited
-	Unanswered      atomic.Uint64 // messages of strangers that got no answer, because there were too many
+	Unanswered      atomic.Uint64 // messages from strangers that got no answer, because there were too many
 	SendErrors      atomic.Uint64 // datagrams that the device could not send
 	RejectsSent     ReasonCounters
 	RejectsReceived ReasonCounters
 
-	Connects     atomic.Uint64 // connections established as active side
-	Accepts      atomic.Uint64 // connections established as passive side
+	Connects     atomic.Uint64 // connections established as the active side
+	Accepts      atomic.Uint64 // connections established as the passive side
 	Disconnects  atomic.Uint64 // established connections that ended
 	Unreachable  atomic.Uint64 // attempts that the peer left unanswered, or that could not be sent
-	StaleEvicted atomic.Uint64 // connections ended because their peer has begun anew
+	StaleEvicted atomic.Uint64 // connections ended because their peer has restarted
 	GaveWay      atomic.Uint64 // half-open connections ended because others needed their places
 
-	Connections atomic.Int64 // in the table now, TIMEWAIT included
-	HalfOpen    atomic.Int64 // of them passive and not confirmed yet
+	Connections atomic.Int64 // in the table now, including TIMEWAIT
+	HalfOpen    atomic.Int64 // the passive ones that are not confirmed yet
 }

@@ -47,7 +47,7 @@ func TestRepeatedREJ(t *testing.T) {
 	})
 }
 
-// An MRA that is lost costs nothing: the next REQ has another one.
+// An MRA that is lost costs nothing: the next REQ is answered with another one.
 func TestLostMRA(t *testing.T) {
 	pair(t, func(t *testing.T, n *network, host, target *node, l *end) {
 		l.handle = nil
@@ -85,8 +85,8 @@ func TestCrossedREQs(t *testing.T) {
 	})
 }
 
-// The active side gives up while the REP is on its way: the REJ ends the connection that the
-// passive side believes in, and the REP meets nobody.
+// The active side gives up while the REP is in flight: the REJ ends the connection that exists on the passive side, and
+// the REP finds no connection.
 func TestREJCrossesREP(t *testing.T) {
 	pair(t, func(t *testing.T, n *network, _, target *node, l *end) {
 		p := newRawPeer(t, n, "127.0.0.9")
@@ -99,14 +99,14 @@ func TestREJCrossesREP(t *testing.T) {
 		if ev := l.want(verbs.CMRejected); ev.Reason != verbs.RejectTimeout {
 			t.Errorf("reason %d", ev.Reason)
 		}
-		// An RTU behind it is late: nothing comes of it.
+		// An RTU after it is too late: it has no effect.
 		p.send(target.addr, 99, &mad.RTU{CommIDs: mad.CommIDs{Local: 7, Remote: rep.Local}})
 		time.Sleep(time.Minute)
 		l.wantNone()
 	})
 }
 
-// A DREQ that overtakes the RTU ends the connection; the RTU behind it is nothing.
+// A DREQ that overtakes the RTU ends the connection; the RTU after it has no effect.
 func TestDREQOvertakesRTU(t *testing.T) {
 	pair(t, func(t *testing.T, n *network, host, target *node, l *end) {
 		n.setFilter(first(mad.AttrRTU, 10*time.Millisecond))
@@ -129,8 +129,8 @@ func TestDREQOvertakesRTU(t *testing.T) {
 	})
 }
 
-// Every message of a connection that ended long ago, sent once more: those that ask get the answer
-// that there is nothing, the others none, and nobody is told of anything.
+// Every message of a connection that ended long ago is sent once more: requests are answered that there is no such
+// connection, other messages get no answer, and no event is delivered.
 func TestStaleMessages(t *testing.T) {
 	pair(t, func(t *testing.T, n *network, _, target *node, l *end) {
 		p := newRawPeer(t, n, "127.0.0.9")

@@ -46,7 +46,8 @@ func TestDREQUnanswered(t *testing.T) {
 	})
 }
 
-// A DREQ is repeated as soon as the peer's REQ says that it would have answered, and after half a second at the latest.
+// A DREQ is repeated after the time in which, according to the REQ, the peer would have answered, and after half a
+// second at the latest.
 func TestDREQInterval(t *testing.T) {
 	for code, interval := range map[uint8]time.Duration{14: 64 * time.Millisecond, 16: 256 * time.Millisecond, 20: dreqInterval} {
 		pair(t, func(t *testing.T, n *network, _, target *node, l *end) {
@@ -71,8 +72,8 @@ func TestDREQInterval(t *testing.T) {
 	}
 }
 
-// A connection that stood for longer than it might have taken to make it ends like any other, from either side: a DREQ
-// that is lost comes again.
+// A connection that existed for longer than setting it up may take ends like any other, from either side: a DREQ that
+// is lost is repeated.
 func TestDREQAfterAnHour(t *testing.T) {
 	pair(t, func(t *testing.T, n *network, host, target *node, l *end) {
 		for _, passive := range []bool{false, true} {
@@ -86,7 +87,7 @@ func TestDREQAfterAnHour(t *testing.T) {
 			} else {
 				ended(h, l)
 			}
-			if took, want := time.Since(began), dreqInterval+512*time.Millisecond; took != want { // and TIMEWAIT
+			if took, want := time.Since(began), dreqInterval+512*time.Millisecond; took != want { // including TIMEWAIT
 				t.Errorf("from the passive side %v: took %v, want %v", passive, took, want)
 			}
 		}
@@ -114,10 +115,10 @@ func TestDREQChecks(t *testing.T) {
 		l.want(verbs.CMConnectRequest)
 		l.wantNone()
 
-		// In REP_SENT, the RTU being lost, it is a disconnect.
+		// In REP_SENT, after the RTU was lost, it is a disconnect.
 		p.send(target.addr, 103, &mad.DREQ{CommIDs: ids, RemoteQPN: rep.LocalQPN})
 		l.id = l.want(verbs.CMDisconnected).ID
-		p.send(target.addr, 103, &mad.DREQ{CommIDs: ids, RemoteQPN: rep.LocalQPN}) // no answer before the owner's
+		p.send(target.addr, 103, &mad.DREQ{CommIDs: ids, RemoteQPN: rep.LocalQPN}) // no answer before the owner answers
 		synctest.Wait()
 		p.nothing()
 		if err := l.id.Disconnect(); err != nil {
@@ -132,7 +133,7 @@ func TestDREQChecks(t *testing.T) {
 	})
 }
 
-// Disconnect before the RTU: a DREQ would be against the rules, so a REJ ends it.
+// Disconnect before the RTU: a DREQ isn't allowed, so a REJ ends the connection.
 func TestDisconnectInREPSent(t *testing.T) {
 	pair(t, func(t *testing.T, n *network, host, target *node, l *end) {
 		n.setFilter(func(w wired) []time.Duration {

@@ -10,7 +10,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
 )
 
-// offsets are when the messages were sent, from the first on, as far as they are the first again.
+// offsets returns when the messages were sent, relative to the first; all have to be repetitions of it.
 func offsets(t *testing.T, sent []wired) (at []time.Duration) {
 	t.Helper()
 	for _, w := range sent {
@@ -22,10 +22,10 @@ func offsets(t *testing.T, sent []wired) (at []time.Duration) {
 	return at
 }
 
-// earlyOffsets are 0, and when a message is sent again before Linux would.
+// earlyOffsets are 0 and the times at which a message is sent again earlier than by Linux.
 var earlyOffsets = []time.Duration{0, 300 * time.Millisecond, 900 * time.Millisecond, 2 * time.Second, 4300 * time.Millisecond}
 
-// every are times multiples of an interval, as many as given.
+// every returns the first times multiples of interval.
 func every(interval time.Duration, times int) (at []time.Duration) {
 	for k := range times {
 		at = append(at, time.Duration(k+1)*interval)
@@ -33,7 +33,7 @@ func every(interval time.Duration, times int) (at []time.Duration) {
 	return at
 }
 
-// A target that is away for a moment is met as soon as it is back, whenever that is.
+// A target that is away for a moment is reached soon after it is back, whenever that is.
 func TestTargetComesBack(t *testing.T) {
 	for _, c := range []struct{ away, met time.Duration }{
 		{100 * time.Millisecond, 300 * time.Millisecond}, {700 * time.Millisecond, 900 * time.Millisecond},
@@ -58,15 +58,15 @@ func TestTargetComesBack(t *testing.T) {
 	}
 }
 
-// A REP goes out again early as well, since Linux answers no REQ by it that comes again: where it was lost, and where
-// the RTU was.
+// A REP is sent again early as well, since Linux doesn't answer a repeated REQ with it: if the REP was lost, and if the
+// RTU was.
 func TestREPAgain(t *testing.T) {
 	pair(t, func(t *testing.T, n *network, _, target *node, l *end) {
 		p := newRawPeer(t, n, "127.0.0.9")
 		p.send(target.addr, 99, p.req(target.addr, 7, 8))
 		l.want(verbs.CMConnectRequest)
 		l.want(verbs.CMUnreachable)
-		want := slices.Concat(earlyOffsets[:4], every(4096*time.Millisecond, 3)) // the fourth is behind the first interval
+		want := slices.Concat(earlyOffsets[:4], every(4096*time.Millisecond, 3)) // the fourth is after the first interval
 		if got := offsets(t, n.sent(target.addr, mad.AttrREP)); !slices.Equal(got, want) {
 			t.Errorf("REPs at %v, want %v", got, want)
 		}
@@ -100,8 +100,8 @@ func TestMRAEndsEarlyTries(t *testing.T) {
 	})
 }
 
-// While the owner of a request thinks, a peer that asks again early hears nothing, as with Linux: an MRA has it wait for
-// a minute. It comes when the time is over in which the peer wants an answer.
+// While the owner of a request hasn't answered, a peer that asks again early gets no answer, as with Linux: an MRA
+// would make it wait for a minute. The MRA is sent when the time is over in which the peer wants an answer.
 func TestMRAWhenDue(t *testing.T) {
 	for _, code := range []uint8{0, 8, 18, 20} {
 		pair(t, func(t *testing.T, n *network, _, target *node, l *end) {

@@ -6,19 +6,17 @@ import (
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/cm/mad"
 )
 
-// Two devices of one maker know each other by the options of enhanced connection establishment
-// (ECE), which are the AttributeModifier of REQ and REP: the maker's vendor ID, and in the byte
-// behind it whether this is the question or the answer, and above that the features that the
-// sender offers, or that hold.
+// Two devices of one vendor recognize each other by the options of enhanced connection establishment (ECE), which are
+// the AttributeModifier of REQ and REP: the vendor ID, and in the low byte the role, that is, whether this is the offer
+// or the answer, and above that the features that the sender offers or that are agreed on.
 //
-// The field for a vendor ID that ECE has in both messages stays zero. rdma-core asks its device
-// for the options of whatever ID is there: as the active side it gives up the connection where the
-// device can't (rxe), and as the passive side it sends the ID back, whoever's that is. Without an
-// ID it looks at no options, and what it sends of its own is no answer to ours. The kernel's
-// consumers look at neither.
+// The field for a vendor ID that ECE has in both messages stays zero. rdma-core asks its device for the options of
+// whatever ID is there: as the active side it gives up the connection if the device can't do that (rxe), and as the
+// passive side it sends the ID back, whoever's it is. Without an ID it ignores the options, and what it sends itself is
+// not an answer to ours. The kernel's consumers ignore both.
 
-// The two bits of the role are other ones whenever devices of a maker come to do other things with each other than
-// before: to those of before, which had 1 and 2, they are strangers.
+// The two role bits change whenever devices of a vendor change what they do with each other: to older devices, which
+// had 1 and 2, the newer ones are strangers.
 const (
 	offered  = 3
 	answered = 0
@@ -28,7 +26,7 @@ const (
 	featureMask  = 0xff &^ roleMask
 )
 
-// kindOffer is what a REQ to peer has as options; 0 where the device has no vendor ID.
+// kindOffer returns the options of a REQ to peer; 0 if the device has no vendor ID.
 func (m *Manager) kindOffer(peer netip.Addr) uint32 {
 	if m.attr.VendorID == 0 {
 		return 0
@@ -36,7 +34,7 @@ func (m *Manager) kindOffer(peer netip.Addr) uint32 {
 	return m.attr.VendorID<<8 | m.features(peer) | offered
 }
 
-// answerTo is what the REP to req, which came from peer, has: nothing for a stranger.
+// answerTo returns the options of the REP to req, which came from peer: 0 for a stranger.
 func (m *Manager) answerTo(req *mad.REQ, peer netip.Addr) uint32 {
 	if !m.sameKind(req.Options, offered) {
 		return 0
@@ -44,7 +42,7 @@ func (m *Manager) answerTo(req *mad.REQ, peer netip.Addr) uint32 {
 	return m.attr.VendorID<<8 | m.features(peer)&req.Options | answered
 }
 
-// features are those that peer is offered, in their place in the options.
+// features returns the features that are offered to peer, in their position in the options.
 func (m *Manager) features(peer netip.Addr) uint32 {
 	if m.cfg.VendorOptions == nil {
 		return 0
@@ -52,12 +50,12 @@ func (m *Manager) features(peer netip.Addr) uint32 {
 	return m.cfg.VendorOptions(peer) << featureShift & featureMask
 }
 
-// sameKind reports whether options of a message in that role are of this device's kind.
+// sameKind reports whether the options of a message in that role are from a device of this device's vendor.
 func (m *Manager) sameKind(options, role uint32) bool {
 	return m.attr.VendorID != 0 && options&^featureMask == m.attr.VendorID<<8|role
 }
 
-// vendorOf is the vendor ID of who sent options: this device's, or none that is known.
+// vendorOf returns the vendor ID of the sender of options: this device's, or 0 if it is not recognized.
 func (m *Manager) vendorOf(options, role uint32) uint32 {
 	if !m.sameKind(options, role) {
 		return 0
@@ -65,7 +63,8 @@ func (m *Manager) vendorOf(options, role uint32) uint32 {
 	return m.attr.VendorID
 }
 
-// featuresOf are those that options of this device's kind name, as Config.VendorOptions has them.
+// featuresOf returns the features that options name, in the form of Config.VendorOptions; 0 if they are not from this
+// device's vendor.
 func (m *Manager) featuresOf(options, role uint32) uint32 {
 	if !m.sameKind(options, role) {
 		return 0

@@ -6,23 +6,23 @@ import (
 	"net/netip"
 )
 
-// Causes of an OpError, besides those of verbs.
+// Causes of an OpError, in addition to those of verbs.
 var (
-	// ErrTimeout says that the peer answered none of the tries.
+	// ErrTimeout says that the peer answered none of the attempts.
 	ErrTimeout = errors.New("no answer")
-	// ErrUnreachable says that the device has no way to the address.
+	// ErrUnreachable says that the device can't reach the address.
 	ErrUnreachable = errors.New("address not reachable from this device")
-	// ErrAddrInUse says that another identifier listens to the port.
+	// ErrAddrInUse says that another identifier listens on the port.
 	ErrAddrInUse = errors.New("port already listened to")
-	// ErrGaveWay says that too many connections waited to be confirmed by their peers, and that this one's
-	// address had most of them, or it was the oldest.
+	// ErrGaveWay says that too many connections waited for confirmation by their peers, and that this one's address had
+	// the most of them, of which it was the oldest.
 	ErrGaveWay = errors.New("not confirmed yet, and another one needed the place")
 )
 
-// OpError is an error of a connection: what was being done, with whom, and why it failed.
+// OpError is a failed operation of a connection: what was being done, with which peer, and why it failed.
 type OpError struct {
 	Op   string         // "resolve address", "listen", "connect", "accept", …
-	Peer netip.AddrPort // of a listener its own address; zero where none is known yet
+	Peer netip.AddrPort // for a listener its own address; zero if none is known yet
 	Err  error
 }
 
@@ -33,7 +33,7 @@ func (e *OpError) Error() string {
 	return fmt.Sprintf("rdma-cm: %s %v: %v", e.Op, e.Peer, e.Err)
 }
 
-// Unwrap is the cause.
+// Unwrap returns the cause.
 func (e *OpError) Unwrap() error { return e.Err }
 
 // Timeout reports whether the peer did not answer (net.Error).

@@ -17,15 +17,15 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// network joins devices and raw peers by their addresses. Like the real one it keeps no order
-// where a filter delays.
+// network connects devices and raw peers by their addresses. Like a real network it doesn't keep the order if a filter
+// delays.
 type network struct {
 	mu    sync.Mutex
 	ports map[netip.Addr]func(src netip.Addr, mad []byte)
 	log   []wired
-	// unrecorded leaves log empty; to be set at first.
+	// unrecorded leaves log empty; set it before use.
 	unrecorded bool
-	// filter says what becomes of a MAD: it returns the delay of each copy to deliver.
+	// filter decides what happens to a MAD: it returns the delay of each copy to deliver.
 	filter func(wired) []time.Duration
 }
 
@@ -37,7 +37,7 @@ type wired struct {
 	msg      mad.Message
 }
 
-// atOnce are the delays of what no filter touches.
+// atOnce is the delay of MADs when there is no filter.
 var atOnce = []time.Duration{0}
 
 func newNetwork() *network {
@@ -78,7 +78,7 @@ func (n *network) arrive(src, dst netip.Addr, b []byte) {
 	}
 }
 
-// sent are the messages that src sent, of one kind.
+// sent returns the messages of one kind that src sent.
 func (n *network) sent(src netip.Addr, a mad.AttributeID) []wired {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -150,7 +150,7 @@ func (d *fakeDevice) HandleMADs(h func(netip.Addr, []byte)) {
 	d.net.ports[d.wireAddr()] = h
 }
 
-// wireAddr is the device's address as packets have it, which name no zone.
+// wireAddr returns the device's address as it is in packets, without a zone.
 func (d *fakeDevice) wireAddr() netip.Addr { return d.attr.Addr.WithZone("") }
 
 func (d *fakeDevice) AllocPD() (verbs.PD, error) { return &fakePD{dev: d}, nil }
@@ -328,8 +328,8 @@ var acceptParam = verbs.ConnParam{
 	PrivateData: []byte("reply"), ResponderResources: 4, InitiatorDepth: 200, FlowControl: true, RNRRetryCount: 6,
 }
 
-// listen makes a listener on port 4420 that accepts every request; the events of all its
-// connections come to the returned end, whose id is the last connection.
+// listen makes a listener on port 4420 that accepts every request; the events of all its connections come to the
+// returned end, whose id is the last connection.
 func (nd *node) listen(backlog int) *end {
 	l := nd.newEnd()
 	if err := l.id.Listen(netip.AddrPortFrom(netip.Addr{}, 4420), backlog); err != nil {
@@ -347,7 +347,7 @@ func (nd *node) listen(backlog int) *end {
 	return l
 }
 
-// prepare brings a new identifier to where it can connect.
+// prepare takes a new identifier to the state in which it can connect.
 func (nd *node) prepare(dst netip.Addr) *end {
 	e := nd.newEnd()
 	if err := e.id.ResolveAddr(netip.Addr{}, netip.AddrPortFrom(dst, 4420), time.Second); err != nil {
@@ -370,7 +370,7 @@ func (nd *node) connect(dst netip.Addr) *end {
 	return e
 }
 
-// busy keeps the manager's goroutine, when it has done all that it has to, in a handler until release is called.
+// busy blocks the manager's goroutine in a handler, after it has done all its work, until release is called.
 func (nd *node) busy() (release func()) {
 	synctest.Wait()
 	block, entered := make(chan struct{}), make(chan struct{})
@@ -402,7 +402,7 @@ func (nd *node) wantEmpty() {
 	}
 }
 
-// rawPeer is a peer of which the test makes each message.
+// rawPeer is a peer whose messages the test makes one by one.
 type rawPeer struct {
 	t    *testing.T
 	net  *network
@@ -451,7 +451,7 @@ func (p *rawPeer) nothing() {
 	}
 }
 
-// req is a good REQ of p to dst.
+// req returns a valid REQ of p to dst.
 func (p *rawPeer) req(dst netip.Addr, commID, qpn uint32) *mad.REQ {
 	r := &mad.REQ{
 		LocalCommID: commID, ServiceID: mad.ServiceID(4420), LocalCAGUID: 0x77, LocalQPN: qpn,

@@ -8,8 +8,8 @@ import (
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
 )
 
-// Who sends from a peer's address, and knows one of the numbers of its connection, can't end it:
-// neither half open nor when it stands.
+// An attacker that sends from a peer's address, and knows one of the numbers of its connection, can't end that
+// connection, neither while it is half open nor when it is established.
 func TestForgedMessages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork()
@@ -28,13 +28,13 @@ func TestForgedMessages(t *testing.T) {
 				for _, m := range []mad.Message{
 					&mad.REJ{CommIDs: ids, Message: mad.AnswersREQ, Reason: verbs.RejectConsumer},
 					&mad.REJ{CommIDs: ids, Message: mad.AnswersREP, Reason: verbs.RejectStale},
-					&mad.REJ{CommIDs: ids, Message: mad.AnswersOther, Reason: verbs.RejectTimeout}, // of another GUID
+					&mad.REJ{CommIDs: ids, Message: mad.AnswersOther, Reason: verbs.RejectTimeout}, // with another GUID
 					&mad.DREQ{CommIDs: ids, RemoteQPN: rep.LocalQPN}, &mad.DREP{CommIDs: ids},
 				} {
 					p.send(target.addr, 2, m)
 				}
 			}
-			again := p.req(target.addr, 9, 100) // a stale connection's, of another GUID
+			again := p.req(target.addr, 9, 100) // of a stale connection, but with another GUID
 			again.LocalCAGUID++
 			p.send(target.addr, 3, again)
 			synctest.Wait()

@@ -15,13 +15,12 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/fuzzing"
 )
 
-// FuzzManager feeds a manager that listens with datagrams of two peers, one of which it has
-// connections with. Nothing panics, connections stay within their limits, and when
-// all is over nothing is left.
+// FuzzManager feeds a listening manager with datagrams of two peers, with one of which it has connections. Nothing
+// panics, connections stay within their limits, and when all is over nothing is left.
 //
-// The input is a list: a control byte, and a datagram's body cut to the length that the byte after
-// it says. The control byte chooses the attribute, who sends, whether IDs that the manager knows are
-// filled in, and how much time passes afterwards.
+// The input is a list: a control byte, and a datagram's body cut to the length that the next byte specifies. The
+// control byte chooses the attribute, the sender, whether IDs that the manager knows are filled in, and how much time
+// passes afterwards.
 func FuzzManager(tf *testing.F) {
 	f := fuzzing.New(tf)
 	item := func(control byte, m mad.Message) []byte {
@@ -46,7 +45,7 @@ func FuzzManager(tf *testing.F) {
 // fuzzConfig has limits that inputs can reach.
 var fuzzConfig = Config{MaxConnections: 16, MaxHalfOpen: 8, MaxHalfOpenPerPeer: 4}
 
-// fuzzWorld is a node that accepts every request, and destroys what has ended.
+// fuzzWorld is a node that accepts every request, and destroys connections that have ended.
 type fuzzWorld struct {
 	*node
 	known, stranger *rawPeer
@@ -62,7 +61,7 @@ func newFuzzWorld(t *testing.T) *fuzzWorld {
 	w.known, w.stranger = newRawPeer(t, n, "127.0.0.8"), newRawPeer(t, n, "127.0.0.9")
 	n.unrecorded = true
 	for _, p := range []*rawPeer{w.known, w.stranger} {
-		n.ports[p.addr] = func(netip.Addr, []byte) {} // nobody looks at what they get
+		n.ports[p.addr] = func(netip.Addr, []byte) {} // nobody looks at what they receive
 	}
 	listener := w.newEnd()
 	if err := listener.id.Listen(netip.AddrPortFrom(netip.Addr{}, 4420), 4); err != nil {
@@ -83,7 +82,7 @@ func newFuzzWorld(t *testing.T) *fuzzWorld {
 	return w
 }
 
-// feed sends what data says, with a connection of the known peer's at first.
+// feed sends what data says; the known peer has a connection at the start.
 func (w *fuzzWorld) feed(data []byte) {
 	if len(localIDs(w.node)) == 0 {
 		w.known.send(w.addr, 1, w.known.req(w.addr, 7, 8))
@@ -112,7 +111,7 @@ func (w *fuzzWorld) feed(data []byte) {
 	}
 }
 
-// settle lets the node do all that it has to, and looks at its limits.
+// settle lets the node do all its work, and checks its limits.
 func (w *fuzzWorld) settle() {
 	synctest.Wait()
 	w.mu.Lock()
@@ -120,7 +119,7 @@ func (w *fuzzWorld) settle() {
 	w.gone = nil
 	w.mu.Unlock()
 	for _, id := range gone {
-		_ = id.Destroy() // it may have told its end more than once
+		_ = id.Destroy() // its end may have been reported more than once
 	}
 	if c := w.m.Counters(); c.HalfOpen.Load() > int64(fuzzConfig.MaxHalfOpen) || c.Connections.Load() > int64(fuzzConfig.MaxConnections) {
 		w.t.Fatalf("%d half-open of %d connections", c.HalfOpen.Load(), c.Connections.Load())
@@ -141,7 +140,7 @@ func (w *fuzzWorld) close() {
 	}
 }
 
-// forget drops what has been sent and what the peers have got.
+// forget drops what has been sent and what the peers have received.
 func (n *network) forget(peers ...*rawPeer) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -153,7 +152,7 @@ func (n *network) forget(peers ...*rawPeer) {
 	}
 }
 
-// kindOf is of the kind that control chooses.
+// kindOf returns an empty message of the kind that control chooses.
 func kindOf(control byte) mad.Message {
 	return fuzzKinds[int(control&0x1f)%len(fuzzKinds)]
 }
@@ -164,7 +163,7 @@ var fuzzKinds = []mad.Message{
 	new(mad.SIDRREQ), new(mad.LAP), new(mad.APR), new(mad.SIDRREP),
 }
 
-// localIDs are those that the node's manager gave.
+// localIDs returns the IDs that the node's manager assigned.
 func localIDs(nd *node) (ids []uint32) {
 	nd.m.mu.Lock()
 	defer nd.m.mu.Unlock()
@@ -175,7 +174,7 @@ func localIDs(nd *node) (ids []uint32) {
 	return ids
 }
 
-// drain empties an end's events, which nobody waits for.
+// drain discards an end's events, which nobody waits for.
 func drain(e *end) {
 	for {
 		select {

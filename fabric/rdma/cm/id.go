@@ -10,8 +10,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
 )
 
-// idState is how far an identifier has come before it has a connection, which has a state of
-// its own.
+// idState is how far an identifier has come before it has a connection, which has a state of its own.
 type idState uint8
 
 const (
@@ -29,22 +28,22 @@ type cmID struct {
 	handler   verbs.CMHandler
 	state     idState
 	destroyed bool
-	accepting bool // Accept is under way or done
-	commEst   bool // guarded by the inbox: the QP's first packet is known
+	accepting bool // Accept is in progress or done
+	commEst   bool // guarded by the inbox: the QP's first packet was reported
 
 	local, remote netip.AddrPort
 	pathMTU       verbs.MTU       // to remote; 0 before ResolveRoute
-	param         verbs.ConnParam // of Connect
+	param         verbs.ConnParam // from Connect
 	qp            verbs.QP
 	rec           *record
 
-	backlog, waiting int // of a listener: requests allowed, and there
+	backlog, waiting int // of a listener: requests allowed, and present
 }
 
 var _ verbs.CMID = (*cmID)(nil)
 
-// begin takes the lock for a call that needs the identifier in one of states. On an error the
-// lock is free.
+// begin takes the lock for a call that needs the identifier to be in one of states. If it returns an error it has
+// released the lock.
 func (id *cmID) begin(op string, states ...idState) error {
 	id.m.mu.Lock()
 	var err error
@@ -63,7 +62,7 @@ func (id *cmID) begin(op string, states ...idState) error {
 	return id.opError(op, err)
 }
 
-// opError is called without the lock.
+// opError wraps err. It is called without the lock.
 func (id *cmID) opError(op string, err error) error {
 	id.m.mu.Lock()
 	defer id.m.mu.Unlock()
@@ -73,7 +72,7 @@ func (id *cmID) opError(op string, err error) error {
 	return &OpError{op, id.remote, err}
 }
 
-// Device is nil before the address is resolved.
+// Device returns nil before the address is resolved.
 func (id *cmID) Device() verbs.Device {
 	id.m.mu.Lock()
 	defer id.m.mu.Unlock()
@@ -83,36 +82,35 @@ func (id *cmID) Device() verbs.Device {
 	return id.m.dev
 }
 
-// LocalAddr is the own address and port; zero before they are known.
+// LocalAddr returns our address and port; zero before they are known.
 func (id *cmID) LocalAddr() netip.AddrPort {
 	id.m.mu.Lock()
 	defer id.m.mu.Unlock()
 	return id.local
 }
 
-// RemoteAddr is the peer's address and port; zero before they are known.
+// RemoteAddr returns the peer's address and port; zero before they are known.
 func (id *cmID) RemoteAddr() netip.AddrPort {
 	id.m.mu.Lock()
 	defer id.m.mu.Unlock()
 	return id.remote
 }
 
-// SetHandler makes h take the events from the next one on.
+// SetHandler makes h handle the events from the next one on.
 func (id *cmID) SetHandler(h verbs.CMHandler) {
 	id.m.mu.Lock()
 	defer id.m.mu.Unlock()
 	id.handler = h
 }
 
-// QP is the queue pair of CreateQP; nil before.
+// QP returns the queue pair from CreateQP; nil before.
 func (id *cmID) QP() verbs.QP {
 	id.m.mu.Lock()
 	defer id.m.mu.Unlock()
 	return id.qp
 }
 
-// ResolveAddr binds id to the manager's device. There is nothing to wait for: the event comes at
-// once.
+// ResolveAddr binds id to the manager's device. There is nothing to wait for: the event comes at once.
 func (id *cmID) ResolveAddr(src netip.Addr, dst netip.AddrPort, _ time.Duration) error {
 	const op = "resolve address"
 	dst = netip.AddrPortFrom(dst.Addr().Unmap(), dst.Port())
@@ -134,7 +132,7 @@ func (id *cmID) ResolveAddr(src netip.Addr, dst netip.AddrPort, _ time.Duration)
 	return nil
 }
 
-// reach says why the device doesn't reach dst from src.
+// reach returns an error if the device can't reach dst from src.
 func (m *Manager) reach(src, dst netip.Addr) error {
 	src = src.Unmap()
 	if src.IsValid() && !src.IsUnspecified() && src != m.addr {
@@ -146,8 +144,7 @@ func (m *Manager) reach(src, dst netip.Addr) error {
 	return nil
 }
 
-// ephemeralPort is a source port as rdma_cm would take. It only names the connection: nothing
-// is bound to it.
+// ephemeralPort returns a source port as rdma_cm would choose it. It only names the connection: nothing is bound to it.
 func ephemeralPort() uint16 { return 49152 | uint16(random32()) }
 
 // post queues an event of id. Called with the lock held.
@@ -156,7 +153,7 @@ func (id *cmID) post(e verbs.CMEvent) {
 	id.m.inbox.kick()
 }
 
-// ResolveRoute has nothing to find on RoCE, where the IP layer routes, but the path MTU; the event comes at once.
+// ResolveRoute only has to find the path MTU, because on RoCE the IP layer routes; the event comes at once.
 func (id *cmID) ResolveRoute(time.Duration) error {
 	if err := id.begin("resolve route", idBound); err != nil {
 		return err
@@ -168,7 +165,7 @@ func (id *cmID) ResolveRoute(time.Duration) error {
 	return nil
 }
 
-// CreateQP makes an RC queue pair in state INIT. Its EventHandler still gets every event.
+// CreateQP makes an RC queue pair in state INIT. The consumer's EventHandler still gets every event.
 func (id *cmID) CreateQP(pd verbs.PD, init verbs.QPInitAttr) (verbs.QP, error) {
 	const op = "create QP"
 	if err := id.m.checkQP(pd, init); err != nil {
@@ -204,20 +201,20 @@ func (id *cmID) CreateQP(pd verbs.PD, init verbs.QPInitAttr) (verbs.QP, error) {
 	return qp, nil
 }
 
-// checkQP says why init in pd is no QP for a connection of the device.
+// checkQP returns an error if a QP with init in pd can't be used for a connection of the device.
 func (m *Manager) checkQP(pd verbs.PD, init verbs.QPInitAttr) error {
 	switch {
 	case init.Type != verbs.RC:
 		return errors.New("a connection needs type RC")
 	case pd == nil:
 		return errors.New("no protection domain")
-	case pd.Device().Attr().NodeGUID != m.attr.NodeGUID: // either may be the device in a wrapper
+	case pd.Device().Attr().NodeGUID != m.attr.NodeGUID: // either may be a wrapper of the device
 		return fmt.Errorf("protection domain of device %s, the connection is one of %s", pd.Device().Attr().Name, m.attr.Name)
 	}
 	return nil
 }
 
-// adopt makes qp the identifier's, unless that was destroyed or got another one meanwhile.
+// adopt assigns qp to the identifier, unless that was destroyed or got another one meanwhile.
 func (id *cmID) adopt(qp verbs.QP) error {
 	id.m.mu.Lock()
 	defer id.m.mu.Unlock()
@@ -231,9 +228,8 @@ func (id *cmID) adopt(qp verbs.QP) error {
 	return nil
 }
 
-// Destroy frees the identifier and its QP, and tells the peer where there is one. No event
-// follows; a handler that runs at that moment in the manager's goroutine may still be running
-// when Destroy returns.
+// Destroy frees the identifier and its QP, and tells the peer if there is one. No event follows; a handler that is
+// running in the manager's goroutine at that moment may still be running when Destroy returns.
 func (id *cmID) Destroy() error {
 	m := id.m
 	m.mu.Lock()

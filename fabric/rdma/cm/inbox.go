@@ -7,7 +7,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/cm/mad"
 )
 
-// boxSize bounds the MADs of either kind that wait for the manager's goroutine.
+// boxSize limits the MADs of either kind that wait for the manager's goroutine.
 const boxSize = 1024
 
 // arrival is a MAD and where it came from.
@@ -16,16 +16,16 @@ type arrival struct {
 	mad [mad.Size]byte
 }
 
-// box is MADs that wait, in the order in which they came.
+// box holds waiting MADs, in the order of arrival.
 type box struct {
 	mads    []arrival
 	spare   []arrival
-	senders shares // of the room
+	senders shares // of the box's room
 }
 
 func newBox() box { return box{senders: newShares(boxSize)} }
 
-// put copies a MAD; false when the sender's share is full.
+// put copies a MAD; it returns false if the sender's share is full.
 func (b *box) put(a *arrival) bool {
 	room := b.senders.take(a.src)
 	if room {
@@ -34,7 +34,7 @@ func (b *box) put(a *arrival) bool {
 	return room
 }
 
-// take empties the box. What it returns is valid until the next call.
+// take empties the box. The result is valid until the next call.
 func (b *box) take() []arrival {
 	mads := b.mads
 	b.mads, b.spare = b.spare[:0], mads
@@ -42,24 +42,24 @@ func (b *box) take() []arrival {
 	return mads
 }
 
-// inbox takes what happens in the device's context and hands it to the manager's goroutine, so
-// that the device never waits. What concerns a connection that is there overtakes what may begin one: however many ask
-// at once, whoever confirms leaves its place to the next.
+// inbox collects what happens in the device's context for the manager's goroutine, so that the device never waits.
+// Messages for existing connections overtake those that may create one: however many peers ask at once, a peer that
+// confirms makes its place available to the next.
 type inbox struct {
 	wake chan struct{} // of capacity 1
 
 	mu      sync.Mutex
 	named   box               // MADs that name an ID of ours
-	others  box               // REQs, and whatever else is from somebody who doesn't know us
-	commEst []*cmID           // whose QP took its first packet
-	waiting []chan<- struct{} // closed when all that came before is dealt with
+	others  box               // REQs, and everything else from senders that don't know our ID
+	commEst []*cmID           // identifiers whose QP received its first packet
+	waiting []chan<- struct{} // closed when everything that came before is handled
 }
 
 func newInbox() inbox {
 	return inbox{wake: make(chan struct{}, 1), named: newBox(), others: newBox()}
 }
 
-// kick makes the manager's goroutine look around.
+// kick wakes the manager's goroutine.
 func (b *inbox) kick() {
 	select {
 	case b.wake <- struct{}{}:
@@ -67,7 +67,7 @@ func (b *inbox) kick() {
 	}
 }
 
-// putMAD copies a MAD; false when the sender's share of the room is full.
+// putMAD copies a MAD; it returns false if the sender's share of the room is full.
 func (b *inbox) putMAD(src netip.Addr, datagram []byte) bool {
 	a := arrival{src: src}
 	copy(a.mad[:], datagram)
@@ -82,7 +82,7 @@ func (b *inbox) putMAD(src netip.Addr, datagram []byte) bool {
 	return room
 }
 
-// putCommEst says that the QP of id took its first packet; only the first call for an id counts.
+// putCommEst says that the QP of id received its first packet; only the first call for an id counts.
 func (b *inbox) putCommEst(id *cmID) {
 	b.mu.Lock()
 	if !id.commEst {
@@ -93,7 +93,7 @@ func (b *inbox) putCommEst(id *cmID) {
 	b.kick()
 }
 
-// settled gives a channel that is closed when all that is in the box has been dealt with.
+// settled returns a channel that is closed when everything in the inbox has been handled.
 func (b *inbox) settled() <-chan struct{} {
 	c := make(chan struct{})
 	b.mu.Lock()
@@ -103,21 +103,21 @@ func (b *inbox) settled() <-chan struct{} {
 	return c
 }
 
-// news is what concerns connections that are there.
+// news is what concerns existing connections.
 type news struct {
 	mads    []arrival // valid until the next call of takeNews or take
 	commEst []*cmID
 }
 
-// takeNews takes that alone.
+// takeNews takes only the news.
 func (b *inbox) takeNews() news {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.newsLocked()
 }
 
-// take empties the inbox. The requests, and others, are valid until the next call; what waits is to be closed when all
-// has been dealt with.
+// take empties the inbox. others is valid until the next call; the channels in waiting are to be closed when everything
+// has been handled.
 func (b *inbox) take() (n news, others []arrival, waiting []chan<- struct{}) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -8,7 +8,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
 )
 
-// newNodeOf is newNode with a device of a vendor.
+// newNodeOf is newNode with a device of the given vendor.
 func newNodeOf(t *testing.T, n *network, addr string, vendor uint32) *node {
 	t.Helper()
 	dev := newDevice(n, addr)
@@ -23,7 +23,7 @@ func newNodeOf(t *testing.T, n *network, addr string, vendor uint32) *node {
 // ours and other are vendors of devices.
 const ours, other = 0x4e5641, 0x123456
 
-// TestKind: devices of one vendor know each other, and nobody else is told of a vendor.
+// TestKind: devices of one vendor recognize each other, and nobody else is told of a vendor.
 func TestKind(t *testing.T) {
 	for _, c := range []struct{ host, target, known uint32 }{
 		{ours, ours, ours}, {ours, other, 0}, {ours, 0, 0}, {0, ours, 0}, {0, 0, 0},
@@ -51,8 +51,8 @@ func TestKind(t *testing.T) {
 	}
 }
 
-// TestKindOfStrangers: nobody is taken for one's own because it sends back what it got, and none of before, which does
-// other things with its own: its REQ had 1, its REP 2.
+// TestKindOfStrangers: a device isn't recognized because it sends back what it received, nor if it is of an older
+// version, which behaves differently towards its kind: its REQ had 1, its REP 2.
 func TestKindOfStrangers(t *testing.T) {
 	for name, answer := range map[string]func(*mad.REQ, *mad.REP){
 		"sends back what it got":     func(req *mad.REQ, rep *mad.REP) { rep.VendorID, rep.Options = req.VendorID, req.Options },

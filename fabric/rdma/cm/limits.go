@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// use is what one peer has of a manager: connections, those of them that it hasn't confirmed, and those
-// that stand, which it has.
+// use is what one peer has in a manager: all its connections, those that it hasn't confirmed, and the standing ones,
+// which it has.
 type use struct{ connections, halfOpen, standing int }
 
-// uses counts by peer address. One without connections is forgotten.
+// uses counts by peer address. An address without connections has no entry.
 type uses map[netip.Addr]use
 
 func (u uses) add(a netip.Addr, more use) {
@@ -24,16 +24,16 @@ func (u uses) add(a netip.Addr, more use) {
 	u[a] = n
 }
 
-// full says whether a request of src is one too many. Called with mu held.
+// full reports whether a request of src is one too many. Called with mu held.
 func (m *Manager) full(src netip.Addr, listener *cmID) bool {
 	n := m.table.uses[src]
 	return listener.waiting >= listener.backlog ||
 		len(m.table.byLocal) >= m.cfg.MaxConnections || n.connections >= m.cfg.MaxPerPeer || n.halfOpen >= m.cfg.MaxHalfOpenPerPeer
 }
 
-// makeRoom sees to a place for one more half-open connection of src: where all are taken, one that waits for
-// its peer gives way (package crowd). It returns what is to be sent, and false where there is no room.
-// Called with mu held.
+// makeRoom makes sure that there is a place for one more half-open connection of src: if all are taken, one that waits
+// for its peer gives way (package crowd). It returns the packets to send, and false if there is no room. Called with mu
+// held.
 func (m *Manager) makeRoom(src netip.Addr) (out []packet, ok bool) {
 	if m.counters.HalfOpen.Load() < int64(m.cfg.MaxHalfOpen) {
 		return nil, true
@@ -46,8 +46,8 @@ func (m *Manager) makeRoom(src netip.Addr) (out []packet, ok bool) {
 	return m.apply(old.Conn, func(fx *effects) { old.Conn.giveWay(fx) }), true
 }
 
-// requestsOf is the rate that a request of src counts for. Peers that have confirmed a connection, which
-// nobody does who forges their addresses and doesn't read what they are sent, have one of their own.
+// requestsOf returns the throttle for a request of src. Peers that have confirmed a connection share a separate one; a
+// sender that forges its address and can't read the answers can't have confirmed any.
 func (m *Manager) requestsOf(src netip.Addr) *throttle {
 	if m.table.uses[src].standing > 0 {
 		return &m.known
@@ -55,18 +55,17 @@ func (m *Manager) requestsOf(src netip.Addr) *throttle {
 	return &m.requests
 }
 
-// maxHalfOpenTime bounds how long a peer that doesn't confirm keeps a passive connection.
+// maxHalfOpenTime limits how long a peer that doesn't confirm keeps a passive connection.
 const maxHalfOpenTime = 20 * time.Second
 
-// passiveRetries is how often a REP is sent again: as often as the peer asks for, within
-// maxHalfOpenTime.
+// passiveRetries returns how often a REP is sent again: as often as the peer asks for, within maxHalfOpenTime.
 func passiveRetries(asked uint8, interval time.Duration) int {
 	return min(int(asked), int(maxHalfOpenTime/interval)-1)
 }
 
-// shares divides room for limit things among addresses: each gets no more than it leaves to the
-// others. One that floods has half, two have a third each, and as much is there for whoever comes
-// next. There is an entry for each address that got something, limit at most.
+// shares divides limit places among addresses: each gets no more than it leaves to the others. An address that floods
+// gets half, two get a third each, and as much is left for the next one. There is an entry for each address that got
+// something, at most limit.
 type shares struct {
 	limit, given int
 	of           map[netip.Addr]int
@@ -85,17 +84,17 @@ func (s *shares) take(src netip.Addr) bool {
 	return true
 }
 
-// clear takes everything back.
+// clear takes all places back.
 func (s *shares) clear() {
 	s.given = 0
 	clear(s.of)
 }
 
-// perSecond bounds the answers to messages that belong to no connection, refusals among them, and the
-// requests that reach a listener. More get no answer: those who need one ask again.
+// perSecond limits the answers to messages that belong to no connection, including refusals, and the requests that
+// reach a listener. Any more get no answer: a peer that needs one asks again.
 const perSecond = 1000
 
-// throttle divides what may be done in a second. It belongs to the manager's goroutine.
+// throttle divides what may be done in a second among addresses. It belongs to the manager's goroutine.
 type throttle struct {
 	shares
 	since time.Time

@@ -12,7 +12,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
 )
 
-// One address can't take what others need: neither half-open connections nor connections.
+// One address can't take what others need, neither half-open connections nor connections in general.
 func TestLimitsPerPeer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork()
@@ -20,7 +20,7 @@ func TestLimitsPerPeer(t *testing.T) {
 		defer target.m.Close()
 		l := target.listen(10)
 		greedy, honest := newRawPeer(t, n, "127.0.0.9"), newRawPeer(t, n, "127.0.0.8")
-		// accepted returns our ID, 0 where the request was refused for want of resources.
+		// accepted returns our ID, 0 if the request was refused for lack of resources.
 		accepted := func(p *rawPeer, i uint32) uint32 {
 			t.Helper()
 			p.send(target.addr, uint64(i), p.req(target.addr, i, 100+i))
@@ -66,7 +66,7 @@ func TestLimitsPerPeer(t *testing.T) {
 	})
 }
 
-// Connections are bounded in all, whoever's they are.
+// The total number of connections is limited, whoever they belong to.
 func TestMaxConnections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork()
@@ -91,7 +91,7 @@ func TestMaxConnections(t *testing.T) {
 	})
 }
 
-// A half-open connection that gives way is refused, and its owner hears it.
+// A half-open connection that gives way is refused, and its owner is told.
 func TestGiveWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork()
@@ -116,8 +116,8 @@ func TestGiveWay(t *testing.T) {
 	})
 }
 
-// A flood of messages of strangers is not answered with a flood, and one stranger's leaves answers
-// for the others.
+// A flood of messages from strangers is not answered with a flood, and one stranger's flood leaves answers for the
+// others.
 func TestAnswersAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork()
@@ -128,7 +128,7 @@ func TestAnswersAreBounded(t *testing.T) {
 			p := newRawPeer(t, n, from)
 			for i := range uint32(2 * perSecond) {
 				p.send(target.addr, uint64(i), &mad.DREQ{CommIDs: mad.CommIDs{Local: i + 1, Remote: i + 1}})
-				synctest.Wait() // the inbox takes it before the next one comes
+				synctest.Wait() // the inbox accepts it before the next one comes
 			}
 			return len(p.in)
 		}
@@ -152,9 +152,9 @@ func TestAnswersAreBounded(t *testing.T) {
 	})
 }
 
-// An address that floods with requests for connections, and takes them back so that they don't
-// count as half open, doesn't keep another from connecting: not one message of that is lost, or it
-// would take longer. Bursts come while the target does something else, so that it can't keep up with them.
+// An address that floods with connection requests, and takes them back so that they don't count as half open, doesn't
+// prevent another from connecting: not one message of the other is lost, or it would take longer. Bursts come while the
+// target does something else, so that it can't keep up with them.
 func TestFloodOfRequests(t *testing.T) {
 	for _, floods := range []int{1, 3} {
 		synctest.Test(t, func(t *testing.T) {
@@ -168,7 +168,7 @@ func TestFloodOfRequests(t *testing.T) {
 				switch ev.Type {
 				case verbs.CMConnectRequest:
 					l.createQP(ev.ID)
-					if ev.ID.Accept(acceptParam) != nil { // taken back meanwhile
+					if ev.ID.Accept(acceptParam) != nil { // taken back in the meantime
 						_ = ev.ID.Destroy()
 					}
 				case verbs.CMRejected, verbs.CMUnreachable, verbs.CMDisconnected:
@@ -204,7 +204,7 @@ func TestFloodOfRequests(t *testing.T) {
 	}
 }
 
-// burst sends requests with IDs from first on, and takes each back, more than the inbox of dst has room for.
+// burst sends requests with IDs from first on, and takes each back: more than the inbox of dst has room for.
 func (p *rawPeer) burst(dst netip.Addr, first uint32) {
 	for i := first + 1; i <= first+boxSize; i++ {
 		req := p.req(dst, i, i)
@@ -215,11 +215,11 @@ func (p *rawPeer) burst(dst netip.Addr, first uint32) {
 	}
 }
 
-// Addresses that ask for connections and never confirm them don't keep another from connecting at once,
-// as many as they are, as long as requests come at the rate that is looked at: not one message of the other is
-// lost, or it would take longer.
+// Addresses that ask for connections and never confirm them don't prevent another from connecting at once, however many
+// they are, as long as requests come at no more than the rate at which they are looked at: not one message of the other
+// is lost, or it would take longer.
 func TestHalfOpenShares(t *testing.T) {
-	for _, c := range []struct{ addresses, rate int }{ // requests a second, of all together
+	for _, c := range []struct{ addresses, rate int }{ // requests per second, all together
 		{1, 900}, {8, 900}, {100, 900}, {1000, 450}, {1000, 900}, {20000, 900},
 	} {
 		synctest.Test(t, func(t *testing.T) {
@@ -249,8 +249,8 @@ func TestHalfOpenShares(t *testing.T) {
 	}
 }
 
-// Who has confirmed a connection makes more of them at once, even where forged requests come at ten times
-// the rate that is looked at, which leaves others one chance in ten at each try.
+// A peer that has confirmed a connection gets more of them at once, even if forged requests come at ten times the rate
+// at which requests are looked at, which leaves others one chance in ten per attempt.
 func TestForgedRequestsAndKnownHosts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n, target := newCrowdedTarget(t)
@@ -278,7 +278,7 @@ func TestForgedRequestsAndKnownHosts(t *testing.T) {
 
 const defaultHalfOpen = 512
 
-// newCrowdedTarget is a target whose consumer lets go of every connection that fails.
+// newCrowdedTarget is a target whose consumer destroys every connection that fails.
 func newCrowdedTarget(t *testing.T) (*network, *node) {
 	n := newNetwork()
 	n.unrecorded = true
@@ -299,7 +299,7 @@ func newCrowdedTarget(t *testing.T) (*network, *node) {
 	return n, target
 }
 
-// halfOpen sends requests by turns from as many addresses as given, and answers nothing.
+// halfOpen sends requests from the given number of addresses in turn, and answers nothing.
 func (n *network) halfOpen(dst netip.Addr, addresses, rate int, stop chan struct{}) {
 	p := &rawPeer{net: n}
 	for i := uint32(1); ; i++ {
@@ -314,7 +314,7 @@ func (n *network) halfOpen(dst netip.Addr, addresses, rate int, stop chan struct
 	}
 }
 
-// connectOnce makes a connection, of a host of its own, and ends it.
+// connectOnce makes a connection from a host of its own, and ends it.
 func connectOnce(t *testing.T, n *network, from string, dst netip.Addr) time.Duration {
 	t.Helper()
 	host := newNode(t, n, from, Config{})
@@ -324,7 +324,7 @@ func connectOnce(t *testing.T, n *network, from string, dst netip.Addr) time.Dur
 	return time.Since(began)
 }
 
-// A peer can't keep a connection half open for longer, whatever times and retries it asks for.
+// A peer can't keep a connection half open beyond the limit, whatever times and retries it asks for.
 func TestHalfOpenTime(t *testing.T) {
 	for _, code := range []uint8{0, 14, 20, 24, 31} { // 4 µs to hours
 		pair(t, func(t *testing.T, n *network, _, target *node, l *end) {

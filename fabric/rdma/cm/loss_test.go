@@ -10,7 +10,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
 )
 
-// first acts on the first message of a kind only.
+// first applies a filter only to the first message of a kind.
 func first(a mad.AttributeID, copies ...time.Duration) func(wired) []time.Duration {
 	done := false
 	return func(w wired) []time.Duration {
@@ -24,7 +24,7 @@ func first(a mad.AttributeID, copies ...time.Duration) func(wired) []time.Durati
 
 var exchange = []mad.AttributeID{mad.AttrREQ, mad.AttrREP, mad.AttrRTU, mad.AttrDREQ, mad.AttrDREP}
 
-// One lost message costs 0.3 s, or with a DREQ or DREP the interval of those, and nothing else.
+// One lost message costs 0.3 s, or a DREQ's interval if it is a DREQ or DREP, and nothing else.
 func TestLoss(t *testing.T) {
 	for _, a := range exchange {
 		t.Run(a.String(), func(t *testing.T) {
@@ -54,7 +54,7 @@ func TestLoss(t *testing.T) {
 	}
 }
 
-// A message that comes twice, at once or late, is taken once.
+// A message that arrives twice, at once or late, is handled once.
 func TestDuplication(t *testing.T) {
 	for _, a := range exchange {
 		for _, late := range []time.Duration{time.Nanosecond, 300 * time.Millisecond, 20 * time.Second} {
@@ -96,8 +96,8 @@ func TestDelay(t *testing.T) {
 	}
 }
 
-// badNetwork loses a tenth of the messages, and repeats or delays twice as many. With a fifth one connection in some
-// ten thousand loses all of its tries, ten with answers or eight without, and is right to end.
+// badNetwork loses a tenth of the messages, and repeats or delays twice as many. If it lost a fifth, about one
+// connection in ten thousand would lose all of its attempts, ten with answers or eight without, and rightly end.
 func badNetwork(seed uint64) func(wired) []time.Duration {
 	r := rand.New(rand.NewPCG(seed, 1))
 	return func(wired) []time.Duration {
@@ -114,7 +114,7 @@ func badNetwork(seed uint64) func(wired) []time.Duration {
 	}
 }
 
-// wantOnce checks that no event of an identifier came twice.
+// wantOnce checks that no event of an identifier was delivered twice.
 func (e *end) wantOnce() {
 	e.t.Helper()
 	counts := map[verbs.CMID]map[verbs.CMEventType]int{}
@@ -134,8 +134,8 @@ func (e *end) wantOnce() {
 	}
 }
 
-// Many connections at once over a network that loses, repeats and delays: each is made once and
-// ends on both sides, and nothing stays behind.
+// Many connections at once over a network that loses, repeats and delays: each is established once and ends on both
+// sides, and nothing is left behind.
 func TestMetamorphic(t *testing.T) {
 	for seed := range uint64(4) {
 		pair(t, func(t *testing.T, n *network, host, target *node, l *end) {

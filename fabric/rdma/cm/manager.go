@@ -18,7 +18,7 @@ type Device interface {
 	Datagrams
 }
 
-// Manager makes and ends connections of one device. It fulfils verbs.ConnectionManager.
+// Manager establishes and ends connections of one device. It implements verbs.ConnectionManager.
 type Manager struct {
 	dev      Device
 	attr     verbs.DeviceAttr
@@ -26,15 +26,15 @@ type Manager struct {
 	cfg      Config
 	counters Counters
 	inbox    inbox
-	answers  throttle      // the goroutine's own, as are requests and known
-	requests throttle      // of strangers
-	known    throttle      // of peers that have confirmed a connection
+	answers  throttle      // used only by the goroutine, like requests and known
+	requests throttle      // from strangers
+	known    throttle      // from peers that have confirmed a connection
 	stop     chan struct{} // closed by Close
-	stopped  chan struct{} // closed when the goroutine is gone
+	stopped  chan struct{} // closed when the goroutine has ended
 
 	// mu is never held while the device or a handler is called.
 	mu        sync.Mutex
-	closed    bool // nothing new begins
+	closed    bool // nothing new may begin
 	down      bool // the table is empty for good
 	table     table
 	ids       map[*cmID]struct{}
@@ -77,7 +77,7 @@ func New(dev Device, cfg Config) (*Manager, error) {
 	return m, nil
 }
 
-// Counters are the manager's; they may be read at any time.
+// Counters returns the manager's counters; they may be read at any time.
 func (m *Manager) Counters() *Counters { return &m.counters }
 
 // CreateID makes an identifier (rdma_create_id). Without a handler its events are dropped.
@@ -96,9 +96,9 @@ func (m *Manager) newID(handler verbs.CMHandler) *cmID {
 	return id
 }
 
-// Close ends everything: each identifier gets CMDeviceRemoval, in whose handler it can still be
-// disconnected and destroyed; then those that are left are destroyed, which tells their peers
-// (DREQ or REJ). It waits for DREPs, but not long. When it returns, no handler runs and none will. It must not be called from a handler. The device stays open.
+// Close ends everything: each identifier gets CMDeviceRemoval, in whose handler it can still be disconnected and
+// destroyed; then those that are left are destroyed, which tells their peers (DREQ or REJ). It waits for DREPs, but not
+// long. When it returns, no handler runs and none will. It must not be called from a handler. The device stays open.
 func (m *Manager) Close() error {
 	m.mu.Lock()
 	first := !m.closed
@@ -111,18 +111,18 @@ func (m *Manager) Close() error {
 	return nil
 }
 
-// arrived takes a MAD in the device's context.
+// arrived receives a MAD in the device's context.
 func (m *Manager) arrived(src netip.Addr, datagram []byte) {
 	if !m.inbox.putMAD(src.Unmap(), datagram) {
 		m.counters.Overruns.Add(1)
 	}
 }
 
-// settleTime bounds Settle: what it waits for may itself wait for the device.
+// settleTime limits Settle: what it waits for may itself wait for the device.
 const settleTime = 50 * time.Millisecond
 
-// Settle waits until the MADs that have arrived are dealt with and their events delivered, but not for long. A device
-// calls it before it lets consumers see what came with them, where that may have lain around.
+// Settle waits until the MADs that have arrived are handled and their events delivered, but not for long. A device
+// calls it before it lets consumers see packets that arrived with them, if they may have been waiting for a while.
 func (m *Manager) Settle() {
 	select {
 	case <-m.inbox.settled():
@@ -130,7 +130,7 @@ func (m *Manager) Settle() {
 	}
 }
 
-// run is the manager's goroutine: all messages, timers and handlers.
+// run is the manager's goroutine: it handles all messages and timers and calls all handlers.
 func (m *Manager) run() {
 	defer close(m.stopped)
 	timer := time.NewTimer(time.Hour)
@@ -148,8 +148,8 @@ func (m *Manager) run() {
 	}
 }
 
-// work deals with what has come, and with the timers that are due. Consumers hear of a request before the next one is
-// looked at, which finds the place that they make by answering it.
+// work handles what has arrived, and the timers that are due. Consumers are told of a request before the next one is
+// looked at, so that one finds the place that they free by answering.
 func (m *Manager) work() {
 	n, others, waiting := m.inbox.take()
 	m.onNews(n)
@@ -165,7 +165,7 @@ func (m *Manager) work() {
 	}
 }
 
-// onNews takes what concerns connections that are there.
+// onNews handles what concerns existing connections.
 func (m *Manager) onNews(n news) {
 	for i := range n.mads {
 		m.onMAD(&n.mads[i])
@@ -219,7 +219,7 @@ func (m *Manager) deliver() {
 		m.mu.Unlock()
 		switch {
 		case gone:
-		case unwanted: // nobody would ever destroy it
+		case unwanted: // nobody would ever destroy the new identifier
 			_ = e.id.Destroy() // it has no QP yet
 		case e.replied:
 			m.establish(e.id)
@@ -235,7 +235,7 @@ func (e *queuedEvent) listenerGone() bool {
 	return ok && l.destroyed
 }
 
-// shutdown is the end of the goroutine.
+// shutdown ends the manager, at the end of the goroutine.
 func (m *Manager) shutdown() {
 	m.deliver()
 	for _, id := range m.allIDs() {
@@ -248,7 +248,7 @@ func (m *Manager) shutdown() {
 		}
 	}
 	for _, id := range m.allIDs() {
-		_ = id.Destroy() // a QP that is gone already is all that can be wrong
+		_ = id.Destroy() // the only possible error is a QP that is already gone
 	}
 	m.linger()
 	m.dev.HandleMADs(nil)
@@ -260,13 +260,13 @@ func (m *Manager) shutdown() {
 	m.counters.HalfOpen.Store(0)
 }
 
-// lingerTime is how long Close waits for DREPs: more than a peer on a busy machine takes to
-// answer, and little to a user whose peer is gone.
+// lingerTime is how long Close waits for DREPs: longer than a peer on a busy machine takes to answer, and short for a
+// user whose peer is gone.
 const lingerTime = time.Second
 
-// linger takes messages until every peer that was sent a DREQ has answered, so that both sides
-// end in order and the port isn't closed to the last answer. It asks again whoever doesn't: with a
-// DREQ that was lost a peer would wait for this host until its keep-alive timeout is over.
+// linger handles messages until every peer that was sent a DREQ has answered, so that both sides end in order and the
+// port isn't closed before the last answer. It repeats the DREQ to peers that don't answer: if it was lost, the peer
+// would wait for this host until its keep-alive timeout is over.
 func (m *Manager) linger() {
 	end := time.NewTimer(lingerTime)
 	defer end.Stop()
@@ -305,8 +305,7 @@ func (m *Manager) allIDs() []*cmID {
 	return all
 }
 
-// newRecord makes a connection with a free random ID. The caller adds it to the table when it
-// is filled in.
+// newRecord makes a connection with a free random ID. The caller adds it to the table when it is filled in.
 func (m *Manager) newRecord(owner *cmID) *record {
 	r := &record{owner: owner, was: stateIdle}
 	r.guid = m.attr.NodeGUID
@@ -329,7 +328,7 @@ func (m *Manager) newTID() uint64 {
 	return m.nextTID
 }
 
-// packet is an encoded message on its way out.
+// packet is an encoded message to be sent.
 type packet struct {
 	dst   netip.Addr
 	attr  mad.AttributeID
@@ -337,8 +336,8 @@ type packet struct {
 	mad   [mad.Size]byte
 }
 
-// apply runs one step of a connection and brings the table, the counters and the event queue in
-// line with it. Called with mu held; the packets it returns are for finish.
+// apply runs one step of a connection and updates the table, the counters and the event queue accordingly. Called with
+// mu held; the packets it returns are for finish.
 func (m *Manager) apply(r *record, step func(fx *effects)) []packet {
 	var fx effects
 	step(&fx)
@@ -357,7 +356,7 @@ func (m *Manager) apply(r *record, step func(fx *effects)) []packet {
 		r.listener = nil
 	}
 	switch {
-	case m.down: // a call that had let go of mu, for its QP, while Close ended everything
+	case m.down: // a call that had released mu, for its QP, while Close ended everything
 	case r.state != stateClosed:
 		m.table.arm(r)
 	case !r.removed:
@@ -428,7 +427,7 @@ func (m *Manager) countStep(r *record, fx *effects) {
 	}
 }
 
-// random32 is not predictable: IDs and PSNs keep strangers from speaking for a peer.
+// random32 is unpredictable: IDs and PSNs keep strangers from impersonating a peer.
 func random32() uint32 {
 	var b [4]byte
 	rand.Read(b[:]) // never fails

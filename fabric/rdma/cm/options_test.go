@@ -9,7 +9,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
 )
 
-// TestForeignAnswer: an answer of another vendor's says nothing, whatever its features would mean here.
+// TestForeignAnswer: another vendor's answer is ignored, whatever its features would mean here.
 func TestForeignAnswer(t *testing.T) {
 	pair(t, func(t *testing.T, n *network, host, _ *node, _ *end) {
 		const ours, all = 0x4e5641, featureMask
@@ -25,7 +25,7 @@ func TestForeignAnswer(t *testing.T) {
 	})
 }
 
-// TestAnswerBeyondOffer: of what an answer names, that holds which was offered.
+// TestAnswerBeyondOffer: of the features that an answer names, only those that were offered are used.
 func TestAnswerBeyondOffer(t *testing.T) {
 	pair(t, func(t *testing.T, n *network, host, _ *node, _ *end) {
 		const ours, offer = 0x4e5641, 5
@@ -41,7 +41,7 @@ func TestAnswerBeyondOffer(t *testing.T) {
 	})
 }
 
-// TestVendorOptions: what both sides name holds, on both sides, and nothing of another vendor's.
+// TestVendorOptions: the options that both sides name are used, on both sides, and none of another vendor's.
 func TestVendorOptions(t *testing.T) {
 	const ours = 0x4e5641
 	for _, c := range []struct {

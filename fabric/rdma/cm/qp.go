@@ -7,9 +7,9 @@ import (
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
 )
 
-// remoteAccess is what a QP lets its peer do. WRITE is always allowed; READ and atomics need
-// responder resources. The active side doesn't know these when the QP is made: there 0
-// responder resources (MaxDestRdAtomic) keep READs out.
+// remoteAccess returns what a QP lets its peer do. WRITE is always allowed; READ and atomics need responder resources.
+// The active side doesn't know these when the QP is made: there, 0 responder resources (MaxDestRdAtomic) keep READs
+// out.
 func (id *cmID) remoteAccess() verbs.Access {
 	all := verbs.AccessRemoteWrite | verbs.AccessRemoteRead | verbs.AccessRemoteAtomic
 	if id.state == idRequest && id.rec.req.InitiatorDepth == 0 {
@@ -18,11 +18,11 @@ func (id *cmID) remoteAccess() verbs.Access {
 	return all
 }
 
-// ownACKTimeout is the ACK timeout that a peer of this device should use.
+// ownACKTimeout returns the ACK timeout that a peer of this device should use.
 func (m *Manager) ownACKTimeout() uint8 { return ackTimeout(m.attr.AckDelay, packetLifeCode) }
 
-// peerACKTimeout is that of a passive QP: the peer says it in the REQ, within bounds. 0 would mean to wait for
-// an ACK without end.
+// peerACKTimeout returns the ACK timeout of a passive QP: the one that the peer asks for in the REQ, within bounds. 0
+// would mean to wait for an ACK forever.
 func (m *Manager) peerACKTimeout(req *mad.REQ) uint8 {
 	if req.Primary.ACKTimeout == 0 {
 		return m.ownACKTimeout()
@@ -30,8 +30,8 @@ func (m *Manager) peerACKTimeout(req *mad.REQ) uint8 {
 	return min(max(req.Primary.ACKTimeout, minACKTimeout), maxACKTimeout)
 }
 
-// activeAttr are the QP attributes of the active side, for RTR and RTS. The starting PSN of a
-// message is the one that its receiver begins with.
+// activeAttr returns the QP attributes of the active side, for RTR and RTS. The starting PSN in a message is the one
+// that its receiver begins with.
 func (m *Manager) activeAttr(r *record, p verbs.ConnParam) verbs.QPAttr {
 	return verbs.QPAttr{
 		Remote:          r.peer.Addr(),
@@ -51,7 +51,7 @@ func (m *Manager) activeAttr(r *record, p verbs.ConnParam) verbs.QPAttr {
 	}
 }
 
-// passiveAttr are those of the passive side, which takes its retry counts from the REQ.
+// passiveAttr returns those of the passive side, which takes its retry counts from the REQ.
 func (m *Manager) passiveAttr(r *record, rep *mad.REP) verbs.QPAttr {
 	return verbs.QPAttr{
 		Remote:          r.peer.Addr(),
@@ -81,14 +81,14 @@ func toRTS(qp verbs.QP, attr verbs.QPAttr) error {
 	return qp.Modify(attr)
 }
 
-// limit brings the READ counts of a consumer down to what the device can do.
+// limit reduces a consumer's READ counts to what the device supports.
 func (m *Manager) limit(p verbs.ConnParam) verbs.ConnParam {
 	p.ResponderResources = uint8(min(int(p.ResponderResources), m.attr.MaxQPRdAtom))
 	p.InitiatorDepth = uint8(min(int(p.InitiatorDepth), m.attr.MaxQPInitAtom))
 	return p
 }
 
-// pathMTU is the largest path MTU of a connection with peer.
+// pathMTU returns the largest path MTU of a connection with peer.
 func (m *Manager) pathMTU(peer netip.Addr) verbs.MTU {
 	if m.cfg.PathMTU == nil {
 		return m.attr.ActiveMTU

@@ -8,7 +8,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
 )
 
-// onMAD takes a MAD that arrived.
+// onMAD handles a MAD that arrived.
 func (m *Manager) onMAD(a *arrival) {
 	tid, msg, err := mad.Parse(a.mad[:])
 	if err != nil {
@@ -38,7 +38,7 @@ func (m *Manager) onMAD(a *arrival) {
 		m.answer(a.src, tid, &mad.SIDRREP{RequestID: msg.RequestID, Status: mad.SIDRUnsupported, ServiceID: msg.ServiceID})
 	case *mad.LAP:
 		m.onLAP(a.src, tid, msg)
-	default: // APR and SIDR_REP answer nothing of ours
+	default: // APR and SIDR_REP: we never ask for them
 		m.counters.Dropped.Add(1)
 	}
 }
@@ -49,8 +49,7 @@ func (m *Manager) onPair(src netip.Addr, ids mad.CommIDs, step func(*record, *ef
 	m.onRecord(m.table.findPair(src, ids), step)
 }
 
-// onRecord steps r, and counts the message as dropped where it is nil. Called with mu held,
-// which it releases.
+// onRecord steps r, or counts the message as dropped if r is nil. Called with mu held, which it releases.
 func (m *Manager) onRecord(r *record, step func(*record, *effects)) {
 	if r == nil {
 		m.mu.Unlock()
@@ -74,8 +73,8 @@ func (m *Manager) answer(dst netip.Addr, tid uint64, msg mad.Message) {
 	_ = m.sendPacket(&p) // counted there; the peer asks again
 }
 
-// onREP takes the reply to a REQ. One that names the QP of a live connection means that the
-// peer has begun anew (IBTA 12.9.8.3.1).
+// onREP handles the reply to a REQ. A reply that names the QP of a live connection means that the peer has restarted
+// (IBTA 12.9.8.3.1).
 func (m *Manager) onREP(src netip.Addr, tid uint64, rep *mad.REP) {
 	m.mu.Lock()
 	r := m.table.find(src, rep.CommIDs)
@@ -120,9 +119,9 @@ func (m *Manager) evict(old *record) {
 	}))
 }
 
-// answered finds what an MRA or a REJ concerns. Once the peer has told its ID it must name both:
-// ours alone could be guessed in a day, and a REJ ends the connection. Before, the transaction ID
-// of the REQ stands in.
+// answered finds the connection that an MRA or a REJ concerns. Once the peer has sent its ID the message must name
+// both: ours alone could be guessed in a day, and a REJ ends the connection. Before that, the transaction ID of the REQ
+// takes its place.
 func (m *Manager) answered(src netip.Addr, tid uint64, ids mad.CommIDs) *record {
 	r := m.table.find(src, ids)
 	if r == nil || r.state.awaitsREP() && r.tid != tid || !r.state.awaitsREP() && r.ids.Remote != ids.Local {
@@ -131,8 +130,8 @@ func (m *Manager) answered(src netip.Addr, tid uint64, ids mad.CommIDs) *record 
 	return r
 }
 
-// rejected finds what a REJ concerns. A peer that gives up its REQ doesn't know our ID: it names
-// the connection by its GUID and its own ID.
+// rejected finds the connection that a REJ concerns. A peer that gives up its REQ doesn't know our ID: it names the
+// connection by its GUID and its own ID.
 func (m *Manager) rejected(src netip.Addr, tid uint64, rej *mad.REJ) *record {
 	if r := m.answered(src, tid, rej.CommIDs); r != nil {
 		return r
@@ -144,7 +143,7 @@ func (m *Manager) rejected(src netip.Addr, tid uint64, rej *mad.REJ) *record {
 	return r
 }
 
-// onLAP refuses another path, which RoCE doesn't have, so that the peer need not wait for its timeouts.
+// onLAP refuses an alternate path, which RoCE doesn't have, so that the peer need not wait for its timeouts.
 func (m *Manager) onLAP(src netip.Addr, tid uint64, lap *mad.LAP) {
 	m.mu.Lock()
 	r := m.table.findPair(src, lap.CommIDs)
@@ -161,7 +160,7 @@ func (m *Manager) onLAP(src netip.Addr, tid uint64, lap *mad.LAP) {
 	m.answer(src, tid, apr)
 }
 
-// onDREQ takes a DREQ. One for an unknown connection is answered too: the peer would go on.
+// onDREQ handles a DREQ. One for an unknown connection is answered too: otherwise the peer would repeat it.
 func (m *Manager) onDREQ(src netip.Addr, tid uint64, dreq *mad.DREQ) {
 	m.mu.Lock()
 	r := m.table.findPair(src, dreq.CommIDs)
@@ -173,7 +172,7 @@ func (m *Manager) onDREQ(src netip.Addr, tid uint64, dreq *mad.DREQ) {
 	m.onRecord(r, func(r *record, fx *effects) { r.onDREQ(time.Now(), tid, dreq, fx) })
 }
 
-// onCommEst takes the news that a packet came in on the QP of id.
+// onCommEst handles the first packet that arrived on the QP of id.
 func (m *Manager) onCommEst(id *cmID) {
 	m.mu.Lock()
 	m.onRecord(id.rec, func(r *record, fx *effects) { r.commEst(fx) })

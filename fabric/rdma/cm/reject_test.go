@@ -39,7 +39,7 @@ func TestConsumerReject(t *testing.T) {
 	})
 }
 
-// A refusal names the connection that an MRA has told of.
+// A refusal names the connection, if an MRA has told the peer its ID.
 func TestRejectAfterMRA(t *testing.T) {
 	pair(t, func(t *testing.T, n *network, _, target *node, l *end) {
 		l.handle = nil
@@ -58,7 +58,7 @@ func TestRejectAfterMRA(t *testing.T) {
 	})
 }
 
-// What a REQ is refused for, and how.
+// Why a REQ is refused, and how.
 func TestRefusals(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -148,8 +148,7 @@ func TestBacklog(t *testing.T) {
 	})
 }
 
-// The box for MADs is bounded: while a handler runs, a flood is dropped, not kept, and leaves room
-// for others.
+// The box for MADs is bounded: while a handler runs, a flood is dropped, not queued, and leaves room for others.
 func TestFlood(t *testing.T) {
 	pair(t, func(t *testing.T, n *network, _, target *node, l *end) {
 		l.handle = func(ev verbs.CMEvent) {

@@ -9,13 +9,13 @@ import (
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
 )
 
-// Reject reasons that only this package gives (IBTA table 109).
+// Reject reasons that only this package sends (IBTA table 109).
 const (
 	rejectInvalidCommID    verbs.RejectReason = 6
 	rejectInvalidTransport verbs.RejectReason = 9
 )
 
-// onREQ takes a request for a connection: a duplicate, a stale one, one to refuse, or a new one.
+// onREQ handles a connection request: a duplicate, a stale one, one to refuse, or a new one.
 func (m *Manager) onREQ(src netip.Addr, tid uint64, req *mad.REQ) {
 	m.mu.Lock()
 	if r := m.table.byID[peerKey{src, req.LocalCAGUID, req.LocalCommID}]; r != nil {
@@ -42,7 +42,7 @@ func (m *Manager) onREQ(src netip.Addr, tid uint64, req *mad.REQ) {
 		m.counters.Unanswered.Add(1)
 		return
 	}
-	if req.PathMTU > m.pathMTU(src) { // beyond the check of requests, as it asks the kernel
+	if req.PathMTU > m.pathMTU(src) { // after the rate limit on requests, since it asks the kernel
 		m.mu.Unlock()
 		rej.Reason = verbs.RejectInvalidMTU // a REP can't lower it
 		m.answer(src, tid, rej)
@@ -62,8 +62,8 @@ func (m *Manager) onREQ(src netip.Addr, tid uint64, req *mad.REQ) {
 	m.finish(r, append(out, m.apply(r, func(fx *effects) { fx.event(requestEvent(listener, req)) })...))
 }
 
-// refuseStale refuses a request whose QPN or communication ID is that of an earlier connection: its
-// peer has lost that and begun anew (IBTA 12.9.8.3.1). Called with mu held, which it releases.
+// refuseStale refuses a request whose QPN or communication ID is that of an earlier connection: its peer has lost that
+// one and restarted (IBTA 12.9.8.3.1). Called with mu held, which it releases.
 func (m *Manager) refuseStale(src netip.Addr, tid uint64, req *mad.REQ, old *record) {
 	m.mu.Unlock()
 	m.answer(src, tid, refusal(req.LocalCommID, verbs.RejectStale))
@@ -84,16 +84,16 @@ func (m *Manager) check(src netip.Addr, req *mad.REQ, rej *mad.REJ) (*cmID, mad.
 	case req.TransportType != mad.TransportRC:
 		rej.Reason = rejectInvalidTransport
 	case req.Primary.RemoteGID != verbs.GIDFrom(m.addr):
-		// The GID that would have been right goes along.
+		// The REJ includes the GID that would have been right.
 		gid := verbs.GIDFrom(m.addr)
 		rej.Reason = verbs.RejectInvalidGID
 		rej.InfoLength = uint8(copy(rej.ARI[:], gid[:]))
 	case err != nil, req.Primary.LocalGID != verbs.GIDFrom(src),
 		h.Source != src.WithZone(""), h.Destination != m.addr.WithZone(""):
-		// The path in the REQ must be the one that it came by: the QP will use it.
+		// The path in the REQ must be the one that it arrived by: the QP will use it.
 		rej.Reason = verbs.RejectConsumer
 	case !wire.PKeyMatch(req.PKey, wire.DefaultPKey):
-		rej.Reason = verbs.RejectUnsupported // its packets would be dropped; there is no reason of its own
+		rej.Reason = verbs.RejectUnsupported // its packets would be dropped; this case has no reason of its own
 	case req.PathMTU.Bytes() == 0 || req.PathMTU > m.attr.ActiveMTU:
 		rej.Reason = verbs.RejectInvalidMTU
 	case m.full(src, listener):
@@ -102,7 +102,7 @@ func (m *Manager) check(src netip.Addr, req *mad.REQ, rej *mad.REJ) (*cmID, mad.
 	return listener, h
 }
 
-// request makes the identifier and the connection of a request to listener.
+// request makes the identifier and the connection for a request to listener.
 func (m *Manager) request(listener *cmID, remote netip.AddrPort) *record {
 	id := m.newID(listener.handler)
 	id.state = idRequest
@@ -114,8 +114,8 @@ func (m *Manager) request(listener *cmID, remote netip.AddrPort) *record {
 	return r
 }
 
-// requestEvent shows a REQ from the receiver's side: what the peer serves is what we may have
-// outstanding, and the other way round.
+// requestEvent presents a REQ from the receiver's side: what the peer serves is what we may have outstanding, and vice
+// versa.
 func requestEvent(listener *cmID, req *mad.REQ) verbs.CMEvent {
 	return verbs.CMEvent{
 		Type:   verbs.CMConnectRequest,

@@ -14,7 +14,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/udp"
 )
 
-// patience is for what takes microseconds, on a machine that may stand still for a while.
+// patience is the timeout for what takes microseconds, on a machine that may stall for a while.
 const patience = 5 * time.Minute
 
 // rnic is a software RNIC on loopback with its connection manager.
@@ -51,7 +51,7 @@ func openRNIC(t *testing.T, addr netip.AddrPort) *rnic {
 	return &rnic{t, dev, m, conn.LocalAddr()}
 }
 
-// loopback is a random address of 127.0.0.0/8.
+// loopback returns a random address of 127.0.0.0/8.
 func loopback() netip.Addr {
 	var b [3]byte
 	rand.Read(b[:])
@@ -191,7 +191,8 @@ func (n *rnic) listener() (*side, netip.AddrPort) {
 	return l, id.LocalAddr()
 }
 
-// exchange sends both ways over a connection and ends it from the active side, which knows that at the time returned.
+// exchange sends both ways over a connection and ends it from the active side, which knows of the end at the returned
+// time.
 func exchange(a, p *side) (over time.Time) {
 	a.t.Helper()
 	a.send(p, "command capsule")
@@ -214,7 +215,7 @@ func TestOverRNIC(t *testing.T) {
 	target := openRNIC(t, netip.AddrPortFrom(loopback(), 0))
 	host := openRNIC(t, netip.AddrPortFrom(loopback(), target.addr.Port()))
 	l, dst := target.listener()
-	const interval = 512 * time.Millisecond // the shortest after which a message is repeated
+	const interval = 512 * time.Millisecond // the shortest time after which a message is repeated
 	var longest time.Duration
 	for i := range 3 {
 		t.Run(fmt.Sprint(i), func(*testing.T) {
@@ -224,7 +225,7 @@ func TestOverRNIC(t *testing.T) {
 	}
 	for _, n := range []*rnic{host, target} {
 		c := n.m.Counters()
-		repeated := c.Retransmits.Load() != 0 || c.Dropped.Load() != 0 // and an answer that nobody waits for any more
+		repeated := c.Retransmits.Load() != 0 || c.Dropped.Load() != 0 // Dropped: an answer that nobody waits for any more
 		if c.Connects.Load()+c.Accepts.Load() != 3 || c.Disconnects.Load() != 3 || repeated && longest < interval ||
 			c.Malformed.Load() != 0 || c.Connections.Load() != 0 {
 			t.Errorf("%v: connects %d, accepts %d, disconnects %d, retransmits %d, dropped %d, malformed %d, left %d", n.addr,
@@ -259,7 +260,7 @@ func TestRejectOverRNIC(t *testing.T) {
 	}
 }
 
-// A device that closes under its manager's connections leaves no goroutine and no panic.
+// A device that is closed under its manager's connections leaves no goroutine and causes no panic.
 func TestCloseWithConnection(t *testing.T) {
 	target := openRNIC(t, netip.AddrPortFrom(loopback(), 0))
 	host := openRNIC(t, netip.AddrPortFrom(loopback(), target.addr.Port()))

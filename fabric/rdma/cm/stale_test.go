@@ -71,7 +71,7 @@ func TestStaleREQ(t *testing.T) {
 	})
 }
 
-// The same seen from the active side: the REP names a QP that a live connection has.
+// The same from the active side: the REP names a QP that belongs to a live connection.
 func TestStaleREP(t *testing.T) {
 	pair(t, func(t *testing.T, n *network, host, _ *node, _ *end) {
 		p := newRawPeer(t, n, "127.0.0.9")
@@ -100,9 +100,9 @@ func TestStaleREP(t *testing.T) {
 	})
 }
 
-// A peer that uses the QPN of a connection that has ended for its next one, as RNICs that take the lowest free one do, is
-// let in at once: only a QPN that is connected makes a request stale (IBTA 12.9.8.3.1), and in TIMEWAIT none is, as
-// Linux has it too. What is still to come of the old connection is none of the new one's.
+// A peer that uses the QPN of a connection that has ended for its next one, as RNICs that take the lowest free one do,
+// is accepted at once: a request is stale only if its QPN is connected (IBTA 12.9.8.3.1), and in TIMEWAIT it isn't, as
+// in Linux. Late messages of the old connection don't affect the new one.
 func TestQPNOfEndedConnection(t *testing.T) {
 	pair(t, func(t *testing.T, n *network, _, target *node, l *end) {
 		p := newRawPeer(t, n, "127.0.0.9")
@@ -123,7 +123,7 @@ func TestQPNOfEndedConnection(t *testing.T) {
 		}
 		receive[*mad.DREP](p)
 
-		connect(70) // the peer has ended the one before
+		connect(70) // the peer has ended the previous one
 		if err := l.id.Disconnect(); err != nil {
 			t.Fatal(err)
 		}
@@ -131,14 +131,14 @@ func TestQPNOfEndedConnection(t *testing.T) {
 		p.send(target.addr, tid, &mad.DREP{CommIDs: dreq.Reversed()})
 		l.want(verbs.CMDisconnected)
 
-		connect(700)                                                        // we have
+		connect(700)                                                        // we have ended it
 		p.send(target.addr, 100, &mad.DREQ{CommIDs: first, RemoteQPN: qpn}) // its DREP was lost
 		receive[*mad.DREP](p)
 		l.want(verbs.CMTimewaitExit)
 		l.want(verbs.CMTimewaitExit)
 		l.wantNone()
 
-		p.send(target.addr, 7000, p.req(target.addr, 7000, 8)) // of the one that stands
+		p.send(target.addr, 7000, p.req(target.addr, 7000, 8)) // the QPN of the established one
 		if _, rej := receive[*mad.REJ](p); rej.Reason != verbs.RejectStale {
 			t.Errorf("reason %d", rej.Reason)
 		}
@@ -146,7 +146,7 @@ func TestQPNOfEndedConnection(t *testing.T) {
 	})
 }
 
-// The same seen from the active side: the REP names the QP of a connection that has ended.
+// The same from the active side: the REP names the QP of a connection that has ended.
 func TestQPNOfEndedConnectionInREP(t *testing.T) {
 	pair(t, func(t *testing.T, n *network, host, _ *node, _ *end) {
 		p := newRawPeer(t, n, "127.0.0.9")

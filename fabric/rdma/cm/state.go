@@ -1,6 +1,6 @@
 package cm
 
-// state is that of one connection (IBTA 12.9.7).
+// state is the state of one connection (IBTA 12.9.7).
 type state uint8
 
 const (
@@ -22,14 +22,14 @@ const (
 	stateClosed
 )
 
-// awaitsREP reports whether the peer hasn't answered the REQ yet: its own ID is not known, so that
-// the transaction ID says which messages are its.
+// awaitsREP reports whether the peer hasn't answered the REQ yet: its ID is not known, so the transaction ID identifies
+// its messages.
 func (s state) awaitsREP() bool { return s == stateREQSent || s == stateMRAREQRcvd }
 
 // awaitsOwner reports whether a peer's request waits for accept or reject.
 func (s state) awaitsOwner() bool { return s == stateREQRcvd || s == stateMRAREQSent }
 
-// awaitsRTU reports whether all that a passive connection lacks is its peer's confirmation.
+// awaitsRTU reports whether a passive connection waits only for its peer's confirmation.
 func (s state) awaitsRTU() bool { return s == stateREPSent || s == stateMRAREPRcvd }
 
 // halfOpen reports whether a passive connection isn't confirmed by the peer yet.

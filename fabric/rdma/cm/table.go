@@ -9,32 +9,32 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/pqueue"
 )
 
-// record is a connection in the manager's table. It outlives its owner until its peer has been
-// told and TIMEWAIT is over.
+// record is a connection in the manager's table. It outlives its owner until its peer has been told and TIMEWAIT is
+// over.
 type record struct {
 	conn
 	owner    *cmID // nil when destroyed
-	listener *cmID // of a request that waits for accept or reject
+	listener *cmID // for a request that waits for accept or reject
 
-	was     state // before the step that is being taken
+	was     state // the state before the current step
 	removed bool  // from the table
 	timer   int   // in table.timers; -1 while no timer runs
 
-	unconfirmed *crowd.Member[*record] // of the table, while it waits for its peer
+	unconfirmed *crowd.Member[*record] // in the table's crowd, while it waits for its peer
 }
 
-// peerKey finds a connection by what the peer calls it: its communication ID, or its QPN.
+// peerKey identifies a connection by the peer's number for it: its communication ID, or its QPN.
 type peerKey struct {
 	addr netip.Addr
 	guid uint64
 	num  uint32
 }
 
-// table finds connections.
+// table indexes the connections.
 type table struct {
-	byLocal map[uint32]*record  // own communication ID
+	byLocal map[uint32]*record  // our communication ID
 	byID    map[peerKey]*record // duplicate REQs
-	byQPN   map[peerKey]*record // stale connections: not of those in TIMEWAIT, whose QPNs are free
+	byQPN   map[peerKey]*record // stale connections: not those in TIMEWAIT, whose QPNs are free
 	uses    uses
 	timers  pqueue.Queue[*record] // those whose timer runs, by deadline
 
@@ -51,7 +51,8 @@ func newTable() table {
 	}
 }
 
-// peerAddr is the peer's address as its messages have it: a zone is this host's own name of a link.
+// peerAddr returns the peer's address as its messages contain it: without a zone, which is this host's own name for a
+// link.
 func (r *record) peerAddr() netip.Addr { return r.peer.Addr().WithZone("") }
 
 func (r *record) idKey() peerKey {
@@ -62,7 +63,7 @@ func (r *record) qpnKey() peerKey {
 	return peerKey{r.peerAddr(), r.remoteGUID, r.remoteQPN}
 }
 
-// add enters r under its own ID, and under the peer's where they are known.
+// add enters r under our ID, and under the peer's ID and QPN if they are known.
 func (t *table) add(r *record) {
 	r.timer = -1
 	t.byLocal[r.ids.Local] = r
@@ -72,7 +73,7 @@ func (t *table) add(r *record) {
 	}
 }
 
-// learn enters r under what the peer calls it.
+// learn enters r under the peer's ID and QPN.
 func (t *table) learn(r *record) {
 	if t.byID[r.idKey()] == nil {
 		t.byID[r.idKey()] = r
@@ -95,14 +96,14 @@ func (t *table) remove(r *record) {
 	t.freeQPN(r)
 }
 
-// freeQPN forgets which QP of its peer's r is connected to.
+// freeQPN forgets which QP of its peer r is connected to.
 func (t *table) freeQPN(r *record) {
 	if t.byQPN[r.qpnKey()] == r {
 		delete(t.byQPN, r.qpnKey())
 	}
 }
 
-// find is the connection that src names by our ID in its message.
+// find returns the connection from src that a message names by our ID.
 func (t *table) find(src netip.Addr, ids mad.CommIDs) *record {
 	r := t.byLocal[ids.Remote]
 	if r == nil || r.peerAddr() != src {
@@ -111,7 +112,7 @@ func (t *table) find(src netip.Addr, ids mad.CommIDs) *record {
 	return r
 }
 
-// findPair is the connection that src names by both IDs.
+// findPair returns the connection from src that a message names by both IDs.
 func (t *table) findPair(src netip.Addr, ids mad.CommIDs) *record {
 	r := t.find(src, ids)
 	if r == nil || r.ids.Remote != ids.Local {
@@ -120,7 +121,7 @@ func (t *table) findPair(src netip.Addr, ids mad.CommIDs) *record {
 	return r
 }
 
-// moved notes that r has another state than it had.
+// moved updates the table after r has changed its state.
 func (t *table) moved(r *record) {
 	more := use{halfOpen: change(r.was.halfOpen(), r.state.halfOpen()), standing: change(r.was.stands(), r.state.stands())}
 	if more != (use{}) {
@@ -138,7 +139,7 @@ func (t *table) moved(r *record) {
 	}
 }
 
-// change is 1 for what has begun, and -1 for what has ended.
+// change returns 1 for what has begun, and -1 for what has ended.
 func change(was, is bool) int {
 	switch {
 	case is && !was:
@@ -149,7 +150,7 @@ func change(was, is bool) int {
 	return 0
 }
 
-// arm brings the timer of r in line with its deadline.
+// arm sets the timer of r to its deadline.
 func (t *table) arm(r *record) {
 	switch {
 	case r.deadline.IsZero() && r.timer >= 0:
@@ -161,7 +162,7 @@ func (t *table) arm(r *record) {
 	}
 }
 
-// next is the first deadline; zero for none.
+// next returns the first deadline; zero for none.
 func (t *table) next() time.Time {
 	if t.timers.Len() == 0 {
 		return time.Time{}

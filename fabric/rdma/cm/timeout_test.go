@@ -16,8 +16,8 @@ func TestCodeDuration(t *testing.T) {
 	}
 }
 
-// What Linux makes of rxe's and mlx5's ACK delays (the REQs and QPs in captures), and the
-// corners of the rounding.
+// What Linux makes of the ACK delays of rxe and mlx5 (from the REQs and QPs in captures), and the edge cases of the
+// rounding.
 func TestACKTimeout(t *testing.T) {
 	for _, c := range []struct{ delay, life, want uint8 }{
 		{15, 16, 17}, {16, 16, 18}, {17, 16, 18}, {18, 16, 19}, {19, 16, 19}, {25, 16, 25}, {31, 16, 31}, {31, 31, 31}, {0, 16, 17},

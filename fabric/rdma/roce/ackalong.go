@@ -7,14 +7,13 @@ import (
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
 )
 
-// Where each message is answered by one, as a command is by a response, and that by the next
-// command, there is a request to leave whenever there is something to acknowledge. Between two devices
-// of our kind it takes the acknowledgement along, which saves a packet of two where each connection
-// has one message outstanding. Nothing waits for it: who has no request to send when the handlers have
-// been called sends an ACKNOWLEDGE.
+// If each message is answered by one, as a command by a response, and that by the next command, then there is usually a
+// request to send whenever there is something to acknowledge. Between two devices of our kind the request carries the
+// acknowledgement, which saves one packet of two if each connection has one message outstanding. Nothing waits for a
+// request: if there is none to send after the handlers have been called, an ACKNOWLEDGE is sent.
 
-// takeAck has the request in p, which is about to leave, take along what q has executed. All that can
-// do so, also where that isn't new: as they are of one size, trains are longer.
+// takeAck makes the request in p, which is about to be sent, carry an acknowledgement of what q has executed. All
+// requests that can carry one do, even if it isn't new: as they are then of one size, trains are longer.
 func (q *qp) takeAck(p *wire.Packet) {
 	if !q.ackAlong {
 		return
@@ -24,8 +23,9 @@ func (q *qp) takeAck(p *wire.Packet) {
 	}
 }
 
-// acknowledge is the last PSN that may be acknowledged by other means than the queue of answers: not beyond
-// what waits there, which an ACK must not overtake. An ACK that alone waits there has become needless.
+// acknowledge returns the last PSN that may be acknowledged outside the queue of answers: no later than the answers
+// that wait there, which an ACK must not overtake. If only an ACK waits there, it has become unnecessary and is
+// removed.
 func (rs *responder) acknowledge() wire.PSN {
 	u := &rs.queue
 	if u.onlyAck() {
@@ -37,11 +37,11 @@ func (rs *responder) acknowledge() wire.PSN {
 	return u.front().psn.Add(-1)
 }
 
-// awaitsRequest reports whether q's ACK may soon go along with a request: that of who handles the
-// completion of what it is for, and hasn't been called yet, or is at it.
+// awaitsRequest reports whether a request may soon carry q's ACK: the handler that gets the completion of the
+// acknowledged message, and may post one, is about to be called or is running.
 func (q *qp) awaitsRequest() bool { return q.ackAlong && (q.recvCQ.fired || q.recvCQ.called) }
 
-// ackLater has q's ACK wait for such a request.
+// ackLater makes q's ACK wait for such a request.
 func (q *qp) ackLater() {
 	if !q.isAcking {
 		q.isAcking = true
@@ -49,7 +49,7 @@ func (q *qp) ackLater() {
 	}
 }
 
-// acksDue makes those ready whose ACK waits for a handler no more, and hasn't gone along.
+// acksDue marks the queue pairs ready whose ACK waits for no handler any more, and was not carried by a request.
 func (d *Device) acksDue() {
 	left := d.acking[:0]
 	for _, q := range d.acking {
@@ -66,7 +66,7 @@ func (d *Device) acksDue() {
 	d.acking = left
 }
 
-// onAckAlong takes the acknowledgement that a request has taken along.
+// onAckAlong handles the acknowledgement that a request carries.
 func (q *qp) onAckAlong(psn wire.PSN, now time.Duration) {
 	if q.attr.State == verbs.RTS && q.req.outstanding(psn) {
 		q.heard(now)

@@ -12,8 +12,8 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/udp"
 )
 
-// ackRaw makes a device whose raw peer has agreed on these options and on acknowledgements that go along. In
-// its completion handler it posts these for each message.
+// ackRaw makes a device whose raw peer has agreed on these options and on acknowledgements carried by requests. In its
+// completion handler it posts the requests from answer for each message.
 func ackRaw(t *testing.T, options uint32, answer func(r *rawPeer) []verbs.SendWR) *rawPeer {
 	r := newRaw(t, pairConfig{ours: true, options: OptionAckAlong | options})
 	for i := range uint64(8) {
@@ -27,15 +27,15 @@ func ackRaw(t *testing.T, options uint32, answer func(r *rawPeer) []verbs.SendWR
 	return r
 }
 
-// answerWith is an answer of one request.
+// answerWith returns an answer of one request.
 func answerWith(op verbs.WROpcode, n int) func(r *rawPeer) []verbs.SendWR {
 	return func(r *rawPeer) []verbs.SendWR {
 		return []verbs.SendWR{{WRID: 9, Opcode: op, SGList: r.dev.sge(0, n), RemoteAddr: 1 << 40, RKey: 7, InvalidateRKey: 7}}
 	}
 }
 
-// TestAckGoesAlong: what a handler answers a message with takes its acknowledgement along, where that can be,
-// and nothing else acknowledges it.
+// TestAckGoesAlong: the request that a handler posts in answer to a message carries its acknowledgement, if it can, and
+// nothing else acknowledges the message.
 func TestAckGoesAlong(t *testing.T) {
 	for _, c := range []struct {
 		name    string
@@ -65,8 +65,8 @@ func TestAckGoesAlong(t *testing.T) {
 	}
 }
 
-// TestAckAlongNeedsConsent: only a peer of our kind that has agreed is sent such packets; those of any other
-// have no effect.
+// TestAckAlongNeedsConsent: such packets are sent only to a peer of our kind that has agreed; those from any other have
+// no effect.
 func TestAckAlongNeedsConsent(t *testing.T) {
 	for name, c := range map[string]pairConfig{
 		"not agreed on": {ours: true, options: OptionLongSend | OptionWriteSend},
@@ -96,7 +96,7 @@ func TestAckAlongNeedsConsent(t *testing.T) {
 			})
 		})
 	}
-	synctest.Test(t, func(t *testing.T) { // what was agreed on is this alone
+	synctest.Test(t, func(t *testing.T) { // only this option was agreed on
 		r := ackRaw(t, 0, nil)
 		r.send(r.packet(wire.WriteSendAck, 100, 8))
 		r.expect()
@@ -106,8 +106,8 @@ func TestAckAlongNeedsConsent(t *testing.T) {
 	})
 }
 
-// TestAckAlongOvertakesNoAnswer: it says nothing of a READ whose data is still to leave, nor of what is
-// behind that (IBTA 9.7.5.1.2).
+// TestAckAlongOvertakesNoAnswer: it acknowledges no READ whose data is still to be sent, and nothing after that (IBTA
+// 9.7.5.1.2).
 func TestAckAlongOvertakesNoAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := ackRaw(t, 0, answerWith(verbs.WRSend, 16))
@@ -120,7 +120,7 @@ func TestAckAlongOvertakesNoAnswer(t *testing.T) {
 				along = append(along, got[i])
 			}
 		}
-		const left = 100 + qpQuota - 1 // of the READ's data, behind the ACK of 100
+		const left = 100 + qpQuota - 1 // of the READ's data, after the ACK of 100
 		want := []string{fmt.Sprintf("SEND_ONLY_ACK 100 ack %d +16", left), fmt.Sprintf("SEND_ONLY_ACK 101 ack %d +16", left)}
 		if fmt.Sprint(along) != fmt.Sprint(want) {
 			t.Errorf("got  %q\nwant %q", along, want)
@@ -131,8 +131,8 @@ func TestAckAlongOvertakesNoAnswer(t *testing.T) {
 	})
 }
 
-// TestAckAlongIsTaken: it counts at once, also where the request has to wait for one that is lost or was
-// executed before; ghosts of what is done, and of what was never sent, have no effect.
+// TestAckAlongIsTaken: it counts at once, even if the request has to wait for a lost one or was executed before; late
+// ones, and those for what was never sent, have no effect.
 func TestAckAlongIsTaken(t *testing.T) {
 	along := func(r *rawPeer, psn, acked int) *wire.Packet {
 		p := r.packet(wire.SendOnlyAck, psn, 8)
@@ -184,8 +184,8 @@ func TestAckAlongIsTaken(t *testing.T) {
 	}
 }
 
-// TestAckAwaitsSharedHandler: where one handler posts for many queue pairs, what some have posted leaves while it is
-// at work for the others, whose acknowledgements wait for their requests.
+// TestAckAwaitsSharedHandler: if one handler posts for many queue pairs, what some have posted is sent while it still
+// works for the others, whose acknowledgements wait for their requests.
 func TestAckAwaitsSharedHandler(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRaw(t, pairConfig{endpoint: simnet.Config{Coalesce: true}})
@@ -224,7 +224,7 @@ func TestAckAwaitsSharedHandler(t *testing.T) {
 	})
 }
 
-// addPeer gives s a queue pair to the raw peer, and train a message for it.
+// addPeer adds a queue pair to the raw peer, and a message for it to train.
 func (r *rawPeer) addPeer(s *side, i uint16, train *udp.Train) {
 	t := s.t
 	s.qp = s.newQP(pairConfig{}.withDefaults())
@@ -241,7 +241,7 @@ func (r *rawPeer) addPeer(s *side, i uint16, train *udp.Train) {
 	train.Parts, train.SegmentSize, train.Bytes = append(train.Parts, b), len(b), train.Bytes+len(b)
 }
 
-// expectAcksAlong wants as many requests with acknowledgements, and nothing else.
+// expectAcksAlong expects that many requests with acknowledgements, and nothing else.
 func (r *rawPeer) expectAcksAlong(n int) {
 	r.t.Helper()
 	got := r.answers()
@@ -255,8 +255,8 @@ func (r *rawPeer) expectAcksAlong(n int) {
 	}
 }
 
-// TestAckAwaitsHandler: where more handlers are to be called than are at once, acknowledgements wait for the
-// requests of those that come later, too.
+// TestAckAwaitsHandler: if there are more handlers to call than are called at once, acknowledgements wait for the
+// requests of the later ones too.
 func TestAckAwaitsHandler(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRaw(t, pairConfig{endpoint: simnet.Config{Coalesce: true}})
@@ -281,7 +281,7 @@ func TestAckAwaitsHandler(t *testing.T) {
 	})
 }
 
-// echo has b answer each message in its handler.
+// echo makes b answer each message in its handler.
 func (p *pair) echo() {
 	p.b.handle = func(wc *verbs.WC) {
 		if wc.Opcode == verbs.WCRecv && wc.Status == verbs.WCSuccess {
@@ -294,7 +294,7 @@ func (p *pair) echo() {
 	}
 }
 
-// exchange has a send n messages of m bytes, one after the other, each of which is echoed.
+// exchange makes a send n messages of m bytes, one after the other, each of which is echoed.
 func exchange(p *pair, n, m int) {
 	p.echo()
 	for i := range n {
@@ -308,8 +308,8 @@ func exchange(p *pair, n, m int) {
 	}
 }
 
-// TestMishapToAckAlong has something happen to each packet of messages that answer one another, and take
-// acknowledgements along.
+// TestMishapToAckAlong makes something happen to each packet of messages that answer one another, and carry
+// acknowledgements.
 func TestMishapToAckAlong(t *testing.T) {
 	for _, m := range mishaps {
 		for _, n := range []int{16, 300} {
@@ -331,8 +331,8 @@ func TestMishapToAckAlong(t *testing.T) {
 	}
 }
 
-// TestExchangeSendsNothingElse: messages that answer one another are one packet each, but for the last one's
-// acknowledgement.
+// TestExchangeSendsNothingElse: messages that answer one another are one packet each; only the last one needs a
+// separate acknowledgement.
 func TestExchangeSendsNothingElse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPair(t, pairConfig{options: OptionAckAlong, unsignaled: true})

@@ -10,7 +10,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
 )
 
-// fatalNAKs are those that end a connection, with the status that each gives.
+// fatalNAKs are the NAKs that end a connection, with the resulting status.
 var fatalNAKs = []struct {
 	syndrome wire.Syndrome
 	status   verbs.WCStatus
@@ -26,8 +26,7 @@ func (r *rawPeer) post(id uint64, op verbs.WROpcode, n int) {
 	r.dev.post(verbs.SendWR{WRID: id, Opcode: op, SGList: r.dev.sge(0, n), RemoteAddr: 1 << 40, RKey: 7})
 }
 
-// TestAcknowledgementsOfAll checks what the requester makes of ACKs and NAKs, whatever kind the peer
-// is of (IBTA 9.7.5, 9.7.7).
+// TestAcknowledgementsOfAll checks how the requester handles ACKs and NAKs from a peer of any kind (IBTA 9.7.5, 9.7.7).
 func TestAcknowledgementsOfAll(t *testing.T) {
 	t.Run("another kind", func(t *testing.T) { testAcknowledgements(t, rawTest) })
 	t.Run("our kind", func(t *testing.T) { testAcknowledgements(t, selectiveTest) })
@@ -67,7 +66,7 @@ func testAcknowledgements(t *testing.T, with func(name string, t *testing.T, f f
 	}
 }
 
-// TestAcknowledgements checks what the requester makes of those that a peer of another kind sends.
+// TestAcknowledgements checks how the requester handles those from a peer of another kind.
 func TestAcknowledgements(t *testing.T) {
 	rawTest("an ACK that overtakes a READ's data is a NAK of that", t, func(t *testing.T, r *rawPeer) {
 		r.post(1, verbs.WRRDMARead, 10)
@@ -115,8 +114,8 @@ func TestAcknowledgements(t *testing.T) {
 	})
 }
 
-// TestAsymmetricCut: where only the answers are lost, the requester gives up by its timeout,
-// and the responder has executed everything once; where the requests are, nothing.
+// TestAsymmetricCut: if only the answers are lost, the requester gives up after its timeout, and the responder has
+// executed everything once; if the requests are lost, it has executed nothing.
 func TestAsymmetricCut(t *testing.T) {
 	for _, answers := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -141,7 +140,7 @@ func TestAsymmetricCut(t *testing.T) {
 	}
 }
 
-// TestAcknowledgementsOfOurs checks what the requester makes of those of a peer of our kind.
+// TestAcknowledgementsOfOurs checks how the requester handles those from a peer of our kind.
 func TestAcknowledgementsOfOurs(t *testing.T) {
 	selectiveTest("an ACK that overtakes a READ's data has that alone asked for", t, func(t *testing.T, r *rawPeer) {
 		r.post(1, verbs.WRRDMARead, 10)
@@ -163,15 +162,15 @@ func TestAcknowledgementsOfOurs(t *testing.T) {
 		fatal := r.nak(wire.NAKRemoteAccessError, 100)
 		r.send(r.ack(100), fatal, r.ack(102), r.packet(wire.RCReadResponseOnly, 100, 10), r.arrived(100, 1), r.arrived(102, 0, 1))
 		r.expect()
-		r.send(r.arrived(101, 1, 2, 300)) // nothing behind 101 was sent
+		r.send(r.arrived(101, 1, 2, 300)) // nothing after 101 was sent
 		r.expect()
 		r.send(r.ack(101))
 		r.dev.want(2, verbs.WCSuccess)
 	})
 }
 
-// TestCountsBeginAnew: the limits of retries are for one message (IBTA 9.7.5.2.8, 9.9.2.4.1): whoever
-// needs as many as are allowed for each of many goes on.
+// TestCountsBeginAnew: retry limits apply to each message (IBTA 9.7.5.2.8, 9.9.2.4.1): a requester that needs the
+// maximum for each of many messages goes on.
 func TestCountsBeginAnew(t *testing.T) {
 	const limit, messages = 2, 4
 	for _, foreign := range []bool{false, true} {
@@ -201,7 +200,7 @@ func TestCountsBeginAnew(t *testing.T) {
 			p.a.post(message)
 			timeouts := p.a.dev.Counters()[LocalAckTimeoutErr]
 			p.b.recv(message.WRID, p.b.sge(0, 3000)...)
-			for p.a.dev.Counters()[LocalAckTimeoutErr] < timeouts+limit-1 { // the last retry is behind the last timeout
+			for p.a.dev.Counters()[LocalAckTimeoutErr] < timeouts+limit-1 { // the last retry comes after the last timeout
 				time.Sleep(time.Millisecond)
 			}
 			p.net.Restore(addrA, addrB)

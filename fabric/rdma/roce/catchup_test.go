@@ -14,7 +14,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/udp"
 )
 
-// catcher notes in which order a device lets go of what has come.
+// catcher records the order in which a device delivers what has arrived.
 type catcher struct {
 	*rawPeer
 	mu  sync.Mutex
@@ -38,7 +38,7 @@ func (c *catcher) note(what string) {
 	}
 }
 
-// commands are n SENDs, for which receives are posted. None asks for an answer.
+// commands returns n SENDs, for which receives are posted. None asks for an answer.
 func (c *catcher) commands(n int) (list []*wire.Packet) {
 	for range n {
 		c.dev.recv(0, c.dev.sge(0, 100)...)
@@ -50,7 +50,7 @@ func (c *catcher) commands(n int) (list []*wire.Packet) {
 	return list
 }
 
-// bye is a management datagram.
+// bye returns a management datagram.
 func (c *catcher) bye() *wire.Packet {
 	return &wire.Packet{
 		BTH:  wire.BTH{Opcode: wire.UDSendOnly, MigReq: true, PKey: wire.DefaultPKey, DestQP: wire.QP1},
@@ -71,8 +71,8 @@ func (c *catcher) handled(want ...string) {
 	c.log = nil
 }
 
-// TestCatchUp: a device that may have stood still has connection management hear of what lies behind commands, however
-// many those are, and waits for what comes of it, before anybody is given the first of them.
+// TestCatchUp: a device that may have stood still tells connection management about what arrived after commands,
+// however many those are, and waits for it to act, before the first command is delivered.
 func TestCatchUp(t *testing.T) {
 	many := 4 * len(new(Device).rx.received)
 	synctest.Test(t, func(t *testing.T) {
@@ -87,15 +87,15 @@ func TestCatchUp(t *testing.T) {
 		c.handled("MAD", "settle", "command")
 		time.Sleep(2 * standstill)
 		c.send(c.bye())
-		c.handled("MAD") // nobody is to be kept from anything
+		c.handled("MAD") // there is nothing to hold back
 		time.Sleep(2 * standstill)
 		c.send(c.commands(1)...)
 		c.handled("command")
 	})
 }
 
-// TestCatchUpBehindTimer: the timer is late too where the program stood still, and its turn isn't used to give anybody
-// what the engine receives meanwhile.
+// TestCatchUpBehindTimer: if the program stood still the timer is late too, and its turn isn't used to deliver what the
+// engine receives meanwhile.
 func TestCatchUpBehindTimer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCatcher(t, pairConfig{})
@@ -115,7 +115,8 @@ func TestCatchUpBehindTimer(t *testing.T) {
 	})
 }
 
-// hesitant is a socket whose Recv returns nothing at first where something is there, as one does where tasks are offered.
+// hesitant is a socket whose Recv first returns nothing although something has arrived, as Recv does when tasks are
+// offered.
 type hesitant struct {
 	udp.Conn
 	rx   [udp.RecvBatch]udp.Received
@@ -138,7 +139,7 @@ func (h *hesitant) TryRecv(rx []udp.Received) (n int, err error) {
 	return n, nil
 }
 
-// TestCatchUpAfterNothing: the first turn after the engine stood still may be for something else than packets.
+// TestCatchUpAfterNothing: the first turn after the engine stood still may be caused by something other than packets.
 func TestCatchUpAfterNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCatcher(t, pairConfig{wrap: func(c udp.Conn) udp.Conn { return &hesitant{Conn: c} }})
@@ -148,7 +149,7 @@ func TestCatchUpAfterNothing(t *testing.T) {
 	})
 }
 
-// TestCatchUpAmidTurn: a device may stand still when it has received commands and hasn't given them to anybody yet.
+// TestCatchUpAmidTurn: a device may stand still after it has received commands and before it has delivered them.
 func TestCatchUpAmidTurn(t *testing.T) {
 	c := newCatcher(t, pairConfig{})
 	handled := func(want ...string) {

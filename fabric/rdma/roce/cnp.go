@@ -11,18 +11,16 @@ const (
 	ecnCapable = 2 // ECT(0), of every packet
 	ecnMask    = 3
 
-	// cnpClass is that of congestion notifications, which shall not wait where the others do:
-	// DSCP 48, as of ConnectX.
+	// cnpClass is the class of congestion notifications, which should not queue with other packets: DSCP 48, as for
+	// ConnectX.
 	cnpClass = 48<<2 | ecnCapable
 )
 
-// SocketClass is the traffic class of most packets that a device with this Config sends; the
-// others, of connections whose peer asked for another DSCP and congestion notifications, cost the
-// socket more.
+// SocketClass returns the traffic class of most packets that a device with this Config sends. The others cost the
+// socket more: packets of connections whose peer asked for another DSCP, and congestion notifications.
 func (c Config) SocketClass() uint8 { return c.TrafficClass&^ecnMask | ecnCapable }
 
-// classFor is the traffic class of a connection that RDMA-CM gives class to: the device's where
-// it has none.
+// classFor returns the traffic class of a connection to which RDMA-CM assigns class: the device's if class has no DSCP.
 func (d *Device) classFor(class uint8) uint8 {
 	if class &^= ecnMask; class != 0 {
 		return class | ecnCapable
@@ -39,7 +37,7 @@ func (q *qp) emitCNP(t *txBatch) {
 	q.d.counters.inc(CNPSent)
 }
 
-// onCNP slows the path because the peer says that our packets met congestion.
+// onCNP slows the path down because the peer says that our packets met congestion.
 func (q *qp) onCNP(now time.Duration) {
 	q.d.counters.inc(CNPHandled)
 	q.path.window.marked(now, q.path.rtt)

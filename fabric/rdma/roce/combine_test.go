@@ -10,8 +10,8 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/simnet"
 )
 
-// TestManyPosters posts from many goroutines and from handlers at once, over a network that
-// loses now and then: every request completes once. The race detector looks on.
+// TestManyPosters posts from many goroutines and from handlers at once, over a network with occasional losses: every
+// request completes once. Run it with the race detector.
 func TestManyPosters(t *testing.T) {
 	const posters, each = 8, 300
 	m := posting{
@@ -32,16 +32,16 @@ func TestManyPosters(t *testing.T) {
 	wg.Wait()
 }
 
-// posting is a pair of which a sends messages from several goroutines, and b answers each.
+// posting is a pair in which a sends messages from several goroutines, and b answers each.
 type posting struct {
 	*pair
 	total            int64
 	served, answered atomic.Int64
-	done             chan struct{} // closed when all is answered, or something failed
+	done             chan struct{} // closed when everything is answered, or something failed
 	finish           func()        // closes it
 }
 
-// poster connects a queue pair, the i-th, and returns what sends so many messages by it.
+// poster connects the i-th queue pair, and returns a function that sends count messages on it.
 func (m *posting) poster(i, count int) func() {
 	slots := make(chan struct{}, count+16)
 	for range 16 {
@@ -82,7 +82,7 @@ func (m *posting) serve(q *verbs.QP) func(verbs.CQ) {
 	})
 }
 
-// collect is a's: it counts answers, and lets a message more be sent for each.
+// collect is a's handler: it counts answers, and allows one more message for each.
 func (m *posting) collect(slots chan struct{}, q *verbs.QP) func(verbs.CQ) {
 	return eachCompletion(func(c *verbs.WC) {
 		switch {
@@ -99,7 +99,7 @@ func (m *posting) collect(slots chan struct{}, q *verbs.QP) func(verbs.CQ) {
 	})
 }
 
-// eachCompletion is a handler that hands every completion to f.
+// eachCompletion returns a handler that passes every completion to f.
 func eachCompletion(f func(*verbs.WC)) func(verbs.CQ) {
 	return func(cq verbs.CQ) {
 		var wc [8]verbs.WC
@@ -165,7 +165,7 @@ func TestTearDownUnderLoad(t *testing.T) {
 			check(t, p.a.qp.Destroy())
 			check(t, p.b.qp.Modify(verbs.QPAttr{State: verbs.Err}))
 		case 1:
-			check(t, p.b.mr.Dereg()) // the peer's requests are refused
+			check(t, p.b.mr.Dereg()) // the peer's requests are then refused
 			p.a.waitForState(verbs.Err)
 			_ = p.b.qp.Modify(verbs.QPAttr{State: verbs.Err})
 		case 2:

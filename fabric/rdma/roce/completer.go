@@ -8,7 +8,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
 )
 
-// onResponse takes a packet that answers a request of q (IBTA 9.7.5, 9.7.7).
+// onResponse handles a packet that answers a request of q (IBTA 9.7.5, 9.7.7).
 func (q *qp) onResponse(p *wire.Packet, now time.Duration) {
 	if q.attr.State != verbs.RTS {
 		q.d.counters.inc(WrongState)
@@ -31,14 +31,13 @@ func (r *requester) outstanding(psn wire.PSN) bool {
 	return !psn.Before(r.una) && psn.Before(r.max)
 }
 
-// onAck takes an ACKNOWLEDGE: everything before its PSN is executed, and the PSN too where it
-// is positive.
+// onAck handles an ACKNOWLEDGE: everything before its PSN is executed, and the PSN itself too if it is positive.
 func (q *qp) onAck(p *wire.Packet, now time.Duration) {
 	r := &q.req
 	syndrome := p.AETH.Syndrome
 	if !r.outstanding(p.PSN) {
-		// Late, or an echo of a retransmission. An ACK of what was never sent is nothing
-		// that a sane peer makes, and nothing that may hurt.
+		// Late, or the answer to a retransmission. A sane peer never sends an ACK of what was never sent, and it must
+		// do no harm.
 		if !p.PSN.Before(r.max) {
 			q.d.counters.inc(BadResponse)
 		}
@@ -66,7 +65,7 @@ func (q *qp) onAck(p *wire.Packet, now time.Duration) {
 	}
 }
 
-// onNAK ends the oldest request, and with it the connection.
+// onNAK fails the oldest request, and with it the connection.
 func (q *qp) onNAK(syndrome wire.Syndrome) {
 	c := &q.d.counters
 	status := verbs.WCBadRespErr
@@ -85,9 +84,9 @@ func (q *qp) onNAK(syndrome wire.Syndrome) {
 	q.toError(status, verbs.EventQPFatal)
 }
 
-// ackedBefore takes note that the peer has executed everything before psn. READs and atomics
-// are done only when their data is here: one that is still open means that its answer is
-// lost, since answers come in order. That is retried, and false is returned.
+// ackedBefore handles the news that the peer has executed everything before psn. READs and atomics are complete only
+// when their data is here: if one is still open its answer is lost, since answers come in order. Then it is retried,
+// and false is returned.
 func (q *qp) ackedBefore(psn wire.PSN, now time.Duration) bool {
 	if lost, ok := q.openReadBefore(psn); ok {
 		q.advance(lost, now)
@@ -98,8 +97,8 @@ func (q *qp) ackedBefore(psn wire.PSN, now time.Duration) bool {
 	return true
 }
 
-// openReadBefore is the PSN of the first answer before psn that hasn't come. The queue of
-// READs on their way doesn't tell: a retry begins by emptying it.
+// openReadBefore returns the PSN of the first answer before psn that hasn't arrived. The queue of outstanding READs
+// doesn't tell: a retry begins by emptying it.
 func (q *qp) openReadBefore(psn wire.PSN) (lost wire.PSN, ok bool) {
 	r := &q.req
 	if q.attr.MaxRdAtomic == 0 {
@@ -128,8 +127,7 @@ func (q *qp) impliedNAK(psn wire.PSN, now time.Duration) {
 	}
 }
 
-// advance moves una to psn, which lies between una and max, and completes what that
-// acknowledges.
+// advance moves una to psn, which is between una and max, and completes what that acknowledges.
 func (q *qp) advance(psn wire.PSN, now time.Duration) {
 	r := &q.req
 	if !r.una.Before(psn) {
@@ -139,7 +137,7 @@ func (q *qp) advance(psn wire.PSN, now time.Duration) {
 	r.una = psn
 	goesOn := q.hushed()
 	if r.next.Before(psn) {
-		q.seek(psn) // acknowledged while a retry was on its way to it
+		q.seek(psn) // acknowledged before a retry got to it
 		goesOn = true
 	}
 	if r.sampleAt != 0 && r.samplePSN.Before(psn) {
@@ -159,7 +157,7 @@ func (q *qp) advance(psn wire.PSN, now time.Duration) {
 	}
 }
 
-// account returns to the window what is acknowledged before psn.
+// account returns to the window the bytes that are acknowledged before psn.
 func (q *qp) account(psn wire.PSN) {
 	r := &q.req
 	if r.score != nil {
@@ -167,7 +165,7 @@ func (q *qp) account(psn wire.PSN) {
 		return
 	}
 	if psn.After(r.next) {
-		psn = r.next // the rest was taken back when the retry began
+		psn = r.next // the rest was withdrawn when the retry began
 	}
 	freed := 0
 	for i := r.head; i != r.tail; i++ {
@@ -188,7 +186,7 @@ func (q *qp) account(psn wire.PSN) {
 	}
 }
 
-// seek makes psn the next to be sent.
+// seek makes psn the next one to send.
 func (q *qp) seek(psn wire.PSN) {
 	r := &q.req
 	r.next = psn
@@ -205,12 +203,13 @@ func (q *qp) seek(psn wire.PSN) {
 	r.off = 0
 }
 
-// awaited is the oldest READ or atomic that isn't answered, if psn is next of its answer; else nil, after a retry has begun
-// where that says that what is next is lost. What waits to be asked for again may be answered yet: the answer was late.
+// awaited returns the oldest READ or atomic that isn't answered, if psn is the next packet of its answer; else nil,
+// after it has started a retry if psn implies that the next packet is lost. If that one is already waiting to be asked
+// for again, it may still arrive: the answer was late.
 func (q *qp) awaited(psn wire.PSN, now time.Duration) *read {
 	r := &q.req
 	if r.reads.empty() || psn.Before(r.reads.front().next) || !psn.Before(r.max) {
-		return nil // an answer to what was asked twice
+		return nil // the answer to a repeated request
 	}
 	f := r.reads.front()
 	if psn == f.next {
@@ -223,8 +222,8 @@ func (q *qp) awaited(psn wire.PSN, now time.Duration) *read {
 	return nil
 }
 
-// onReadResponse places the data of a READ. Responses count by PSN alone: after a partial
-// retry some peers begin with FIRST and some go on with MIDDLE.
+// onReadResponse places the data of a READ. Responses are identified by PSN alone: after a partial retry some peers
+// begin with FIRST and some continue with MIDDLE.
 func (q *qp) onReadResponse(p *wire.Packet, now time.Duration) {
 	r := &q.req
 	if q.selective && (r.score != nil || !r.reads.empty() && p.PSN != r.reads.front().next) {
@@ -253,7 +252,7 @@ func (q *qp) onReadResponse(p *wire.Packet, now time.Duration) {
 	if last {
 		r.reads.pop()
 	}
-	if r.next.Before(p.PSN.Next()) { // it was taken back when the retry began
+	if r.next.Before(p.PSN.Next()) { // it was withdrawn when the retry began
 		n = 0
 	}
 	q.readsHere(n)
@@ -261,14 +260,14 @@ func (q *qp) onReadResponse(p *wire.Packet, now time.Duration) {
 	q.advance(p.PSN.Next(), now)
 }
 
-// badResponse ends the connection: the peer answered something else than was asked.
+// badResponse ends the connection: the peer's answer doesn't match the request.
 func (q *qp) badResponse(psn wire.PSN, now time.Duration) {
 	q.d.counters.inc(BadResponse)
 	q.advance(psn, now)
 	q.toError(verbs.WCBadRespErr, verbs.EventQPFatal)
 }
 
-// onAtomicAck stores the value that an atomic found, in the byte order of the host.
+// onAtomicAck stores the value that an atomic found, in the host's byte order.
 func (q *qp) onAtomicAck(p *wire.Packet, now time.Duration) {
 	r := &q.req
 	if q.selective && (r.score != nil || !r.reads.empty() && p.PSN != r.reads.front().next) {
@@ -285,7 +284,7 @@ func (q *qp) onAtomicAck(p *wire.Packet, now time.Duration) {
 	}
 }
 
-// takeAtomic stores the value that w found; false where that ended the connection.
+// takeAtomic stores the value that w found; it returns false if that ended the connection.
 func (q *qp) takeAtomic(w *sendWQE, p *wire.Packet, now time.Duration) bool {
 	if !w.isAtomic() {
 		q.badResponse(p.PSN, now)

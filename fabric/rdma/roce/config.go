@@ -6,22 +6,20 @@ import (
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
 )
 
-// Config says how a device is opened. Its zero value is what most want.
+// Config configures a device. The zero value suits most.
 type Config struct {
-	// MTU bounds the path MTU that the device offers; 0 means the largest that the
-	// interface carries.
+	// MTU bounds the path MTU that the device offers; 0 means the largest that the interface supports.
 	MTU verbs.MTU
-	// TrafficClass is the DSCP of the packets, in its upper six bits, of connections whose
-	// peer doesn't ask for another one, and of management datagrams. The lower two are for ECN,
-	// of which every packet is capable.
+	// TrafficClass has in its upper six bits the DSCP of management datagrams, and of packets of connections whose peer
+	// doesn't ask for another one. The lower two bits are for ECN, and every packet is ECN-capable.
 	TrafficClass uint8
-	// MaxWindow is how many bytes of requests may be on their way to one peer without its
-	// acknowledgement, and how many bytes of READs may be outstanding in all; 0 means
-	// DefaultMaxWindow. The window to a peer opens towards it from 64 KiB.
+	// MaxWindow bounds the bytes of requests that may be in flight to one peer without its acknowledgement, and the
+	// bytes of READs that may be outstanding in total; 0 means DefaultMaxWindow. The window to a peer starts at 64 KiB
+	// and grows up to this limit.
 	MaxWindow int
 }
 
-// DefaultMaxWindow holds a bandwidth-delay product of 80 Gb/s and 100 µs, in bytes.
+// DefaultMaxWindow covers a bandwidth-delay product of 80 Gb/s and 100 µs, in bytes.
 const DefaultMaxWindow = 1 << 20
 
 const (
@@ -30,7 +28,7 @@ const (
 	initialWindow = 64 << 10 // fits the default receive buffer of Linux, 208 KiB with overhead
 )
 
-// Validate reports the first field that can't be.
+// Validate returns an error about the first invalid field.
 func (c *Config) Validate() error {
 	switch {
 	case c.MTU != 0 && c.MTU.Bytes() == 0:
@@ -60,15 +58,15 @@ const (
 	maxCQE      = 1 << 20
 	maxRdAtomic = 128
 	maxInline   = 256
-	ackDelay    = 15 // 134 ms: a handler may run before the acknowledgement leaves
+	ackDelay    = 15 // 134 ms: a handler may run before the acknowledgement is sent
 	maxMessage  = 1 << 31
 )
 
-// packetOverhead is the longest that IP, UDP and RoCE add to a payload, rounded up as
-// RDMA-CM does: an interface of 1500 bytes carries path MTU 1024.
+// packetOverhead is the most that IP, UDP and RoCE add to a payload, rounded up as RDMA-CM does: an interface with an
+// MTU of 1500 bytes supports path MTU 1024.
 const packetOverhead = 96
 
-// fitMTU is the largest path MTU not above limit whose packets the interface carries.
+// fitMTU returns the largest path MTU up to limit whose packets fit the interface's MTU.
 func fitMTU(limit verbs.MTU, interfaceMTU int) (verbs.MTU, error) {
 	for m := limit; m >= verbs.MTU256; m-- {
 		if m.Bytes()+packetOverhead <= interfaceMTU {

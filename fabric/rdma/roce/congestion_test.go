@@ -15,17 +15,17 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/simnet"
 )
 
-// plotsEnv is the directory where TestCongestion draws what it saw; make plots.
+// plotsEnv is the directory where TestCongestion plots its results; see make plots.
 const plotsEnv = "NVMEOF_PLOTS"
 
-// bottleneck is several flows through one port of a switch. A flow is a device of its own, which
-// writes to the one behind the port, or is read from by it.
+// bottleneck is several flows through one port of a switch. Each flow is a device of its own, which writes to the one
+// behind the port, or is read from by it.
 type bottleneck struct {
 	op    verbs.WROpcode
 	flows int
 	mark  bool // the port marks; otherwise it only drops
 
-	every time.Duration // a flow starts after the one before
+	every time.Duration // a flow starts that long after the one before
 	until time.Duration
 }
 
@@ -37,8 +37,7 @@ const (
 	sampleEvery = 100 * time.Microsecond
 )
 
-// congestionRun is what was seen: queued bytes at each sample, and the bytes that each flow had
-// moved by then.
+// congestionRun is the result: the queued bytes at each sample, and the bytes that each flow had moved by then.
 type congestionRun struct {
 	bottleneck
 	queued []int
@@ -59,7 +58,7 @@ func (r *congestionRun) simulate(t *testing.T) {
 		endpoint: simnet.Config{MTU: 9000, RecvBuffer: 8 << 20, Coalesce: true},
 	}.withDefaults()
 	p := &pair{t: t, net: simnet.New(simnet.SeedFor(t)), cfg: c}
-	// A little of chance, as any network has: without, flows keep the step that they began in.
+	// A bit of randomness, as in any network: without it, flows keep the phase in which they began.
 	p.net.SetDefault(simnet.Link{Latency: 50 * time.Microsecond, Jitter: time.Microsecond})
 	port := simnet.Port{Bandwidth: bottleneckRate, Queue: bottleneckQueue}
 	if r.mark {
@@ -149,7 +148,7 @@ func (f *flow) run(stop chan struct{}) {
 	}
 }
 
-// shares are the rates of the flows in the samples from index first on, over their mean.
+// shares returns the rates of the flows in the samples from index first on, relative to their mean.
 func (r *congestionRun) shares(first int) (shares []float64, total float64) {
 	last := r.moved[len(r.moved)-1]
 	for i := range last {
@@ -163,7 +162,7 @@ func (r *congestionRun) shares(first int) (shares []float64, total float64) {
 	return shares, total / (time.Duration(len(r.moved)-1-first) * sampleEvery).Seconds()
 }
 
-// longest is the longest queue in the samples from index first on.
+// longest returns the longest queue in the samples from index first on.
 func (r *congestionRun) longest(first int) (most int) {
 	for _, n := range r.queued[first:] {
 		most = max(most, n)
@@ -171,8 +170,8 @@ func (r *congestionRun) longest(first int) (most int) {
 	return most
 }
 
-// checkShared demands that the flows, once they have settled, share the port within a part of their shares, use it and
-// keep its queue short.
+// checkShared checks that the flows, once they have settled, share the port within the given fraction of their shares,
+// use all of it and keep its queue short.
 func (r *congestionRun) checkShared(t *testing.T, within float64) {
 	t.Helper()
 	settled := len(r.moved) / 2
@@ -192,8 +191,8 @@ func (r *congestionRun) checkShared(t *testing.T, within float64) {
 	}
 }
 
-// TestCongestion: flows that meet in a port that marks share it within 10%, and keep its queue short; where nothing is
-// marked, it overflows.
+// TestCongestion: flows that meet in a port that marks packets share it within 10%, and keep its queue short; if
+// nothing is marked, the queue overflows.
 func TestCongestion(t *testing.T) {
 	if raceEnabled {
 		t.Skip("TestHistories and TestUnreliableNetwork have the same code under the race detector")
@@ -210,7 +209,7 @@ func TestCongestion(t *testing.T) {
 	}{{"writes", verbs.WRRDMAWrite}, {"reads", verbs.WRRDMARead}} {
 		b := bottleneck{op: c.op, flows: 4, every: 10 * time.Millisecond, until: 80 * time.Millisecond, mark: true}
 		until, evenly := 150*time.Millisecond, 0.15
-		if dir == "" { // all four at once, and everything for long enough to even out
+		if dir == "" { // all four at once, each long enough to even out
 			until, evenly = 400*time.Millisecond, 0.1
 			b.every, b.until = 0, until
 		}
@@ -240,8 +239,8 @@ func TestCongestion(t *testing.T) {
 	}
 }
 
-// TestCongestionNotification: a packet that met congestion has its sender told, at most once in
-// a while; who is told sends less.
+// TestCongestionNotification: the sender of a packet that met congestion is notified, at most once per interval; a
+// notified sender sends less.
 func TestCongestionNotification(t *testing.T) {
 	rawTest("told", t, func(t *testing.T, r *rawPeer) {
 		window := func() int { return r.dev.dev.qpInfos()[0].Window }
@@ -288,8 +287,8 @@ func TestCongestionNotification(t *testing.T) {
 	})
 }
 
-// TestTrafficClass: every packet is capable of ECN, and has the DSCP of its connection, or else
-// that of the device; notifications have their own.
+// TestTrafficClass: every packet is ECN-capable, and has the DSCP of its connection or, by default, of the device;
+// notifications have their own.
 func TestTrafficClass(t *testing.T) {
 	for _, c := range []struct{ device, conn, want uint8 }{{0, 0, 2}, {26 << 2, 0, 26<<2 | 2}, {26<<2 | 1, 10 << 2, 10<<2 | 2}} {
 		synctest.Test(t, func(t *testing.T) {
@@ -324,7 +323,7 @@ func TestTrafficClass(t *testing.T) {
 	}
 }
 
-// TestMarkAfterSlowStart: a mark takes half of a window that still grows fast, and a quarter of it later.
+// TestMarkAfterSlowStart: a mark reduces a window by half while it still grows fast, and by a quarter later.
 func TestMarkAfterSlowStart(t *testing.T) {
 	w := newWindow(64<<10, minWindow, 1<<20)
 	for at, want := range []int{32 << 10, 24 << 10, 18 << 10} {

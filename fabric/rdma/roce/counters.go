@@ -2,8 +2,8 @@ package roce
 
 import "sync/atomic"
 
-// Counter numbers one of the device's counters. They are named as Linux's RDMA hardware
-// counters are where such a one exists.
+// Counter identifies one of the device's counters. They have the names of Linux's RDMA hardware counters if there is a
+// corresponding one.
 type Counter uint8
 
 // Counters of a device.
@@ -117,7 +117,7 @@ var counterInfo = [NumCounters]struct{ name, help string }{
 	SendErrors:   {"send_errors", "trains that the socket refused"},
 }
 
-// String is the counter's name.
+// String returns the counter's name.
 func (c Counter) String() string {
 	if c < NumCounters {
 		return counterInfo[c].name
@@ -125,7 +125,7 @@ func (c Counter) String() string {
 	return "unknown"
 }
 
-// Help says in a few words what is counted.
+// Help returns a short description of what is counted.
 func (c Counter) Help() string {
 	if c < NumCounters {
 		return counterInfo[c].help
@@ -136,7 +136,7 @@ func (c Counter) Help() string {
 // Counters is a snapshot of a device's counters, by Counter.
 type Counters [NumCounters]uint64
 
-// Counters reads the counters, each by itself.
+// Counters reads the counters, not as one atomic snapshot.
 func (d *Device) Counters() (c Counters) {
 	for i := range c {
 		c[i] = d.counters[i].Load()
@@ -144,9 +144,8 @@ func (d *Device) Counters() (c Counters) {
 	return c
 }
 
-// counterSet is written by one goroutine at a time for each counter, most under the device's
-// lock. A store costs some nanoseconds nevertheless, so what every packet has is counted by the
-// batch.
+// counterSet has one writer at a time for each counter, for most of them under the device's lock. Even so a store costs
+// a few nanoseconds, so what applies to every packet is counted once per batch.
 type counterSet [NumCounters]atomic.Uint64
 
 func (s *counterSet) add(c Counter, n int) { s[c].Store(s[c].Load() + uint64(n)) }

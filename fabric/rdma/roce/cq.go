@@ -2,14 +2,14 @@ package roce
 
 import "github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
 
-// cq is a completion queue: a ring under the device's lock, which grows with what is in it at once.
+// cq is a completion queue: a ring guarded by the device's lock, which grows with the number of completions in it.
 type cq struct {
 	d       *Device
 	handler func(verbs.CQ)
 	ring    []verbs.WC
-	head    int // oldest
+	head    int // index of the oldest
 	count   int
-	limit   int // of its entries
+	limit   int // maximum number of entries
 	armed   bool
 	fired   bool // in Device.calls
 	called  bool // the handler is running
@@ -30,7 +30,7 @@ func (d *Device) CreateCQ(cqe int, handler func(verbs.CQ)) (verbs.CQ, error) {
 	return &cq{d: d, handler: handler, ring: make([]verbs.WC, min(cqe, fewEntries)), limit: cqe}, nil
 }
 
-// Poll takes completions.
+// Poll removes completions and stores them in wc.
 func (c *cq) Poll(wc []verbs.WC) int {
 	c.d.mu.Lock()
 	defer c.d.mu.Unlock()
@@ -42,7 +42,7 @@ func (c *cq) Poll(wc []verbs.WC) int {
 		}
 	}
 	if c.count -= n; c.count == 0 {
-		c.head = 0 // the entries used last are in the caches
+		c.head = 0 // the most recently used entries are in the caches
 	}
 	return n
 }
@@ -55,8 +55,7 @@ func (c *cq) ReqNotify() (missed bool) {
 	return c.count > 0
 }
 
-// Destroy frees the queue. A handler that is running may still be when it returns; no call
-// begins afterwards.
+// Destroy frees the queue. A handler that is running may still be running when it returns; no new call begins.
 func (c *cq) Destroy() error {
 	c.d.mu.Lock()
 	defer c.d.mu.Unlock()
@@ -95,10 +94,10 @@ func (c *cq) push(wc *verbs.WC) bool {
 	return true
 }
 
-// fewEntries is how many a ring begins with.
+// fewEntries is the initial size of a ring.
 const fewEntries = 64
 
-// grow doubles a ring that is full.
+// grow doubles the size of a full ring.
 func (c *cq) grow() {
 	ring := make([]verbs.WC, min(2*len(c.ring), c.limit))
 	n := copy(ring, c.ring[c.head:])
@@ -106,7 +105,7 @@ func (c *cq) grow() {
 	c.ring, c.head = ring, 0
 }
 
-// clean takes away the completions of a queue pair that is destroyed.
+// clean removes the completions of a queue pair that is destroyed.
 func (c *cq) clean(qpn uint32) {
 	kept := 0
 	for i := range c.count {

@@ -6,8 +6,8 @@ import (
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
 )
 
-// TestCompletionQueueGrows keeps completions in their order, wherever the oldest lies when the ring is full, up to the
-// number that was asked for.
+// TestCompletionQueueGrows checks that completions stay in order, wherever the oldest is when the ring is full, up to
+// the requested number.
 func TestCompletionQueueGrows(t *testing.T) {
 	const limit = 3*fewEntries + 1
 	for taken := range fewEntries {

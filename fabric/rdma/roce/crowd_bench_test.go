@@ -9,8 +9,8 @@ import (
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
 )
 
-// BenchmarkCrowd has 1 to 1024 queue pairs to one peer, each with a request of 128 KiB outstanding at any time, so that most
-// wait for room: what a request costs is to be the same.
+// BenchmarkCrowd has 1 to 1024 queue pairs to one peer, each with a request of 128 KiB outstanding at any time, so that
+// most wait for room: the cost per request should stay the same.
 func BenchmarkCrowd(b *testing.B) {
 	for _, op := range bulkOps {
 		for _, qps := range []int{1, 32, 256, 1024} {
@@ -54,7 +54,7 @@ func benchmarkCrowd(b *testing.B, op verbs.WROpcode, n int) {
 	b.SetBytes(size)
 	b.ResetTimer()
 	cpu := processorTime()
-	first := &loopSide{mr: x.mr} // with a list of its own: the handler may run meanwhile
+	first := &loopSide{mr: x.mr} // with a list of its own: the handler may run at the same time
 	for i := range n {
 		post(first, i)
 	}
@@ -64,8 +64,8 @@ func benchmarkCrowd(b *testing.B, op verbs.WROpcode, n int) {
 	reportLoss(b, x, y)
 }
 
-// BenchmarkCrowdEcho has 1 to 1024 queue pairs of which each sends 64 bytes, is answered with 64, and sends again, with
-// acknowledgements that go along.
+// BenchmarkCrowdEcho has 1 to 1024 queue pairs, each of which sends 64 bytes, is answered with 64, and sends again,
+// with acknowledgements carried by requests.
 func BenchmarkCrowdEcho(b *testing.B) {
 	for _, qps := range []int{1, 32, 256, 1024} {
 		b.Run(fmt.Sprintf("qps=%d", qps), func(b *testing.B) { benchmarkCrowdEcho(b, qps) })
@@ -112,7 +112,7 @@ func benchmarkCrowdEcho(b *testing.B, n int) {
 	y.cq.ReqNotify()
 	open.Store(int64(n))
 	left.Store(int64(b.N))
-	sender := &loopSide{mr: x.mr} // with a list of its own: the handler may run meanwhile
+	sender := &loopSide{mr: x.mr} // with a list of its own: the handler may run at the same time
 	b.ResetTimer()
 	cpu := processorTime()
 	for _, q := range of[x] {

@@ -10,8 +10,8 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/simnet"
 )
 
-// TestRoomOfWhoEnds: what a queue pair had of a window when it was destroyed, reset or moved to ERR goes to who waits for
-// that, at once: nothing else may happen that would have it sent.
+// TestRoomOfWhoEnds: a queue pair's part of a window goes, when it is destroyed, reset or moved to ERR, to those that
+// wait for it, at once: nothing else may happen that would make them send.
 func TestRoomOfWhoEnds(t *testing.T) {
 	for name, end := range map[string]func(q verbs.QP) error{
 		"destroyed": verbs.QP.Destroy,
@@ -23,7 +23,7 @@ func TestRoomOfWhoEnds(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					const size = 64 << 10
 					p := newPair(t, pairConfig{endpoint: simnet.Config{RecvBuffer: 1 << 20}, device: Config{MaxWindow: size}})
-					p.cfg.timeout = 0 // no timer of it
+					p.cfg.timeout = 0 // no timer of its own
 					ending, far := another(p.a, p.cfg), another(p.b, p.cfg)
 					waiting, peer := another(p.a, p.cfg), another(p.b, p.cfg)
 					p.connect(ending, far)

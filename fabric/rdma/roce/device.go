@@ -17,7 +17,7 @@ import (
 // Device is a software RNIC behind one UDP socket.
 type Device struct {
 	conn     udp.Conn
-	near     udp.Sharing // the same, or nil
+	near     udp.Sharing // the same connection, or nil
 	cfg      Config
 	attr     verbs.DeviceAttr
 	self     netip.AddrPort // the socket's address, unmapped
@@ -25,17 +25,17 @@ type Device struct {
 	counters counterSet
 	done     chan struct{} // the engine has ended
 
-	attendant *duty.Attendant // the engine, on duty while it is awake; may be nil
+	attendant *duty.Attendant // of the engine, which is on duty while it is awake; may be nil
 
-	// mu guards everything below and every object of the device. It is not held during
-	// system calls and handlers. sendLock is held while a batch is sent, and taken under mu.
+	// mu guards everything below and every object of the device. It is not held during system calls and handlers.
+	// sendLock is held while a batch is sent, and acquired under mu.
 	mu       sync.Mutex
 	sendLock sync.Mutex
 
 	closed bool
-	turn   bool      // somebody calls handlers and then sends
+	turn   bool      // a goroutine calls handlers and then sends
 	over   sync.Cond // of mu: a turn is over
-	posts  int       // during the turn, since something was sent
+	posts  int       // number of posts during the turn since the last send
 	rx     rxState
 
 	qps    qpTable
@@ -45,37 +45,35 @@ type Device struct {
 	nextVA uint64
 	gsi    qp1
 
-	// What is to be sent.
+	// For sending.
 	sending      bool
-	sent         sync.Cond // of mu: a batch has left, or nobody is sending any more
+	sent         sync.Cond // of mu: a batch has been sent, or nobody is sending any more
 	tx           *txBatch
 	ready, spare []*qp
-	acking       []*qp // whose ACK may soon go along with a request
+	acking       []*qp // whose ACK a request may soon carry
 	faults       []*qp
 
-	// What losses need, kept for the next one.
+	// Needed only after losses, and kept for the next one.
 	scoreboards pool[scoreboard]
 	reorders    pool[reorder]
 	heldPackets pool[heldPacket]
 	held        int // bytes, see maxHeld
 
-	calls []call // to be made, in order
+	calls []call // pending, in order
 
 	timer   *time.Timer
 	timerAt time.Duration // 0: off
 
-	// READs of ours are limited by what our own socket can hold of their answers, and for
-	// each path by its window.
+	// Our READs are limited by what our own socket can hold of their answers, and for each path by its window.
 	readBudget int // bytes
-	readBytes  int // asked for and not here
+	readBytes  int // requested and not yet here
 	readTurns  turns
-	readers    int // paths on which something is asked for
+	readers    int // number of paths on which READs are outstanding
 	readPiece  int // bytes of one READ request, see qp.readPiece
 }
 
-// Open makes a device of a socket, which is the device's from then on unless Open fails. It is for
-// softrnic: programs call softrnic.Open. Peers are expected at the same UDP port as the socket's, which outside
-// of tests is 4791.
+// Open makes a device on a socket, which belongs to the device from then on unless Open fails. It is for softrnic:
+// programs call softrnic.Open. Peers are expected on the socket's own UDP port, which outside of tests is 4791.
 func Open(conn udp.Conn, cfg Config) (*Device, error) {
 	d, err := newDevice(conn, cfg)
 	if err != nil {
@@ -118,8 +116,8 @@ func newDevice(conn udp.Conn, cfg Config) (*Device, error) {
 		MaxQP: maxQP, MaxQPWR: maxQPWR, MaxSGE: maxSGE, MaxCQE: maxCQE, MaxMRSize: 1 << 46,
 		MaxQPRdAtom: maxRdAtomic, MaxQPInitAtom: maxRdAtomic, MaxInline: maxInline, AckDelay: ackDelay,
 	}
-	// All of the buffer, though commands come there too: the kernel books twice that. While one
-	// half is on its way the other is taken out.
+	// The whole buffer, although commands arrive there too: the kernel reserves twice that. While one half is in flight
+	// the other is read.
 	d.readBudget = max(min(conn.RecvBuffer(), cfg.MaxWindow), 4*mtu.Bytes())
 	d.readPiece = min(max(d.readBudget/2, wire.MaxPathMTU)&^(wire.MaxPathMTU-1), 128<<10)
 	d.timer = time.AfterFunc(time.Hour, d.onTimer)
@@ -130,8 +128,8 @@ func newDevice(conn udp.Conn, cfg Config) (*Device, error) {
 // Attr describes the device.
 func (d *Device) Attr() verbs.DeviceAttr { return d.attr }
 
-// PathMTU is the path MTU where packets of that many bytes, and no longer ones, get through. No path is told by less than
-// the smallest.
+// PathMTU returns the path MTU of a path on which packets of that many bytes, and no longer ones, get through, but
+// never less than the smallest.
 func (d *Device) PathMTU(packet int) verbs.MTU {
 	m, err := fitMTU(d.attr.ActiveMTU, packet)
 	if err != nil {
@@ -140,9 +138,8 @@ func (d *Device) PathMTU(packet int) verbs.MTU {
 	return m
 }
 
-// Close destroys everything on the device and closes the socket. Work in progress gives no
-// completion. It must not be called from a handler; one that is running may still be when it
-// returns, if a timer or a posting goroutine called it.
+// Close destroys everything on the device and closes the socket. Work in progress gives no completion. It must not be
+// called from a handler; if a timer or a posting goroutine called one, it may still be running when Close returns.
 func (d *Device) Close() error {
 	d.mu.Lock()
 	if d.closed {

@@ -5,16 +5,15 @@ import (
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
 )
 
-// onDuplicate takes a request that was executed before: its answer was lost, or is late.
+// onDuplicate handles a request that was executed before: its answer was lost, or is late.
 func (q *qp) onDuplicate(p *wire.Packet) {
 	rs := &q.resp
 	q.d.counters.inc(DuplicateRequest)
 	switch p.Opcode.Kind() {
 	case wire.KindSend, wire.KindWrite, wire.KindWriteSend:
-		// Not beyond a READ whose answer the peer may still lack: it would take that for
-		// lost once more.
+		// Not beyond a READ whose answer the peer may still lack: it would conclude that the answer was lost again.
 		if q.selective {
-			q.answer(wire.ACK, rs.expected.Add(-1)) // it asks for the answers that it lacks
+			q.answer(wire.ACK, rs.expected.Add(-1)) // the peer asks for the answers that it lacks
 		} else {
 			q.answer(wire.ACK, rs.records.firstAfter(p.PSN, rs.expected).Add(-1))
 		}
@@ -31,15 +30,15 @@ func (q *qp) onDuplicate(p *wire.Packet) {
 	}
 }
 
-// repeatsTooMuch reports whether so many answers wait that one more repeated one could take the
-// place of one that the peer may still ask for the first time.
+// repeatsTooMuch reports whether so many answers are waiting that another repeated one might take the place of one that
+// the peer may still ask for the first time.
 func (q *qp) repeatsTooMuch() bool {
 	return q.resp.queue.fullOf(len(q.resp.records.ring))
 }
 
-// repeatRead answers a READ again, whole or from some packet on. A repetition whose key has
-// died meanwhile is late: the peer had the data before it let the key be invalidated. So it is
-// dropped, here and when it is sent, and is no violation.
+// repeatRead answers a READ again, completely or from some packet on. A repetition whose key has become invalid is
+// late: the peer had the data before it let the key be invalidated. So it is dropped, here and when it is sent, and is
+// no violation.
 func (q *qp) repeatRead(rec *record, p *wire.Packet) {
 	rs := &q.resp
 	h := &p.RETH
@@ -59,8 +58,8 @@ func (q *qp) repeatRead(rec *record, p *wire.Packet) {
 	q.d.markReady(q)
 }
 
-// dropFrom takes back the answers from psn on that have not left, because the peer asks for
-// everything from there on again. One of our kind asks for what it lacks, and no more.
+// dropFrom withdraws the answers from psn on that have not been sent, because the peer asks for everything from there
+// on again. A peer of our kind asks only for what it lacks.
 func (q *qp) dropFrom(psn wire.PSN) {
 	rs := &q.resp
 	if !q.selective && rs.queue.dropFrom(psn) {
@@ -68,7 +67,7 @@ func (q *qp) dropFrom(psn wire.PSN) {
 	}
 }
 
-// record is kept of a READ or atomic, to answer it again (IBTA 9.7.5.1.4).
+// record describes an executed READ or atomic, so that it can be answered again (IBTA 9.7.5.1.4).
 type record struct {
 	kind       responseKind
 	first, end wire.PSN
@@ -78,7 +77,7 @@ type record struct {
 	value      uint64 // of an atomic
 }
 
-// recordRing keeps as many as the peer may have outstanding.
+// recordRing keeps as many records as the peer may have requests outstanding.
 type recordRing struct {
 	ring []record
 	next int
@@ -95,8 +94,8 @@ func (r *recordRing) push(rec record) {
 	r.n = min(r.n+1, len(r.ring))
 }
 
-// find returns the record of the request that psn belongs to, the newest one: those of the last round of
-// PSNs may still be there. An atomic has one PSN.
+// find returns the newest record of the request that psn belongs to: those of the last round of PSNs may still be
+// there. An atomic has one PSN.
 func (r *recordRing) find(psn wire.PSN, kind responseKind) *record {
 	for i := range r.n {
 		rec := &r.ring[(r.next-1-i+len(r.ring))%len(r.ring)]
@@ -107,7 +106,7 @@ func (r *recordRing) find(psn wire.PSN, kind responseKind) *record {
 	return nil
 }
 
-// firstAfter is where the first recorded request after psn begins, or expected.
+// firstAfter returns the PSN at which the first recorded request after psn begins, or expected.
 func (r *recordRing) firstAfter(psn, expected wire.PSN) wire.PSN {
 	for i := range r.n {
 		if f := r.ring[i].first; f.After(psn) && f.Before(expected) {

@@ -25,7 +25,7 @@ var endings = map[string]func(*Device, verbs.QP){
 	},
 }
 
-// endOnMessage has a send b, which ends its queue pair in the handler that tells of the message.
+// endOnMessage makes a send b a message; b ends its queue pair in the handler that reports it.
 func (p *pair) endOnMessage(end func(*Device, verbs.QP)) {
 	p.t.Helper()
 	a, b := p.a, p.b
@@ -43,8 +43,8 @@ func (p *pair) endOnMessage(end func(*Device, verbs.QP)) {
 	a.post(verbs.SendWR{WRID: 2, Opcode: verbs.WRSend, SGList: a.sge(0, 4000)})
 }
 
-// TestLastAnswerLeaves: a consumer that ends its queue pair as soon as it sees a message, in the
-// handler that tells of it, doesn't leave the peer without the acknowledgement.
+// TestLastAnswerLeaves: a consumer that ends its queue pair as soon as it sees a message, in the handler that reports
+// it, doesn't leave the peer without the acknowledgement.
 func TestLastAnswerLeaves(t *testing.T) {
 	for name, end := range endings {
 		for _, options := range []uint32{0, OptionAckAlong} {
@@ -63,7 +63,7 @@ func TestLastAnswerLeaves(t *testing.T) {
 // heldConn is a socket whose Send can be made to wait.
 type heldConn struct {
 	udp.Conn
-	hold chan (<-chan struct{}) // for the next Send: until when
+	hold chan (<-chan struct{}) // for the next Send: waits until this is closed
 }
 
 func (c *heldConn) Send(trains []udp.Train) (int, error) {
@@ -75,8 +75,8 @@ func (c *heldConn) Send(trains []udp.Train) (int, error) {
 	return c.Conn.Send(trains)
 }
 
-// TestLastAnswerLeavesLater: neither does one that does so while another goroutine is sending, for another
-// queue pair, what was due before; nor where more is due to others than several batches hold.
+// TestLastAnswerLeavesLater: the same if another goroutine is sending at that moment, for another queue pair, what was
+// due before; and if more is due to others than fits into several batches.
 func TestLastAnswerLeavesLater(t *testing.T) {
 	for _, datagrams := range []int{0, 5 * batchPackets} {
 		for name, end := range endings {
@@ -90,7 +90,7 @@ func TestLastAnswerLeavesLater(t *testing.T) {
 func testLastAnswerLater(t *testing.T, end func(*Device, verbs.QP), datagrams int) {
 	var held *heldConn
 	p := newPair(t, pairConfig{timeout: patient, endpoint: simnet.Config{RecvBuffer: 8 << 20}, wrap: func(c udp.Conn) udp.Conn {
-		held = &heldConn{c, make(chan (<-chan struct{}), 1)} // b's, which is made last
+		held = &heldConn{c, make(chan (<-chan struct{}), 1)} // that of b, which is made last
 		return held
 	}})
 	release, ending := make(chan struct{}), make(chan struct{})
@@ -111,14 +111,14 @@ func testLastAnswerLater(t *testing.T, end func(*Device, verbs.QP), datagrams in
 		end(d, q)
 	})
 	<-ending
-	time.Sleep(20 * time.Millisecond) // in which it begins to wait; before that the answer would leave all the more
+	time.Sleep(20 * time.Millisecond) // time for it to start waiting; without that the answer would be sent even more surely
 	close(release)
 	check(t, <-posted)
 	p.a.want(2, verbs.WCSuccess)
 }
 
-// TestAckOfUnsent: a request whose packet is acknowledged while it is still being sent isn't done before it has left,
-// as its memory would be used again.
+// TestAckOfUnsent: a request whose packet is acknowledged while it is still being sent isn't complete before the packet
+// has been sent, as its memory would be reused.
 func TestAckOfUnsent(t *testing.T) {
 	var held *heldConn
 	r := newRaw(t, pairConfig{wrap: func(c udp.Conn) udp.Conn {
@@ -139,7 +139,7 @@ func TestAckOfUnsent(t *testing.T) {
 	ack := r.packet(wire.RCAcknowledge, rawPSN, 0)
 	ack.AETH = wire.AETH{Syndrome: wire.ACK, MSN: 1}
 	r.send(ack)
-	time.Sleep(20 * time.Millisecond) // in which it would be done
+	time.Sleep(20 * time.Millisecond) // time in which it would complete
 	r.dev.mu.Lock()
 	if len(r.dev.got) > 0 {
 		t.Errorf("done before it has left: %+v", r.dev.got)
@@ -150,8 +150,8 @@ func TestAckOfUnsent(t *testing.T) {
 	r.dev.want(7, verbs.WCSuccess)
 }
 
-// TestManyEnd: queue pairs that end at once, from several goroutines, while others send and the device closes,
-// wait for nobody for good.
+// TestManyEnd: queue pairs that end at once, from several goroutines, while others send and the device closes, don't
+// block forever.
 func TestManyEnd(t *testing.T) {
 	const pairs = 64
 	p := newPair(t, pairConfig{depth: 4 * pairs})
@@ -169,7 +169,7 @@ func TestManyEnd(t *testing.T) {
 	}
 	var done sync.WaitGroup
 	for i, q := range qps {
-		for range 2 { // both, of which one is too late
+		for range 2 { // both, one of which is too late
 			done.Go(func() {
 				_ = q.Modify(verbs.QPAttr{State: verbs.Err})
 				_ = q.Destroy()
@@ -182,8 +182,7 @@ func TestManyEnd(t *testing.T) {
 	done.Wait()
 }
 
-// TestAckIsNotPassedForever: an acknowledgement for which the others left no room in a batch leaves
-// in the next one.
+// TestAckIsNotPassedForever: an acknowledgement for which the others left no room in a batch is sent in the next one.
 func TestAckIsNotPassedForever(t *testing.T) {
 	p := newPair(t, pairConfig{})
 	q := p.b.qp.(*qp)
@@ -196,7 +195,7 @@ func TestAckIsNotPassedForever(t *testing.T) {
 	d := p.b.dev
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.sending = true // nobody else builds
+	d.sending = true // no other goroutine builds a batch
 	defer func() { d.sending = false }()
 	q.resp.queue.pushAck(wire.ACK, q.resp.expected, 0)
 	d.markReady(q)
@@ -214,12 +213,12 @@ func TestAckIsNotPassedForever(t *testing.T) {
 	}
 }
 
-// TestPostBesideAnEnd: what is posted while another goroutine sends the last answers of a queue pair leaves
-// too, though nothing else happens.
+// TestPostBesideAnEnd: what is posted while another goroutine sends the last answers of a queue pair is sent too, even
+// if nothing else happens.
 func TestPostBesideAnEnd(t *testing.T) {
 	var held *heldConn
 	p := newPair(t, pairConfig{timeout: patient, wrap: func(c udp.Conn) udp.Conn {
-		held = &heldConn{c, make(chan (<-chan struct{}), 1)} // b's, which is made last
+		held = &heldConn{c, make(chan (<-chan struct{}), 1)} // that of b, which is made last
 		return held
 	}})
 	q := p.b.qp.(*qp)
@@ -237,18 +236,18 @@ func TestPostBesideAnEnd(t *testing.T) {
 		time.Sleep(time.Millisecond)
 	}
 	posted := make(chan error)
-	go func(q verbs.QP) { // which waits where it was the engine that sent the answers
+	go func(q verbs.QP) { // waits if the engine is sending the answers
 		_, err := q.PostSend([]verbs.SendWR{{WRID: 7, Opcode: verbs.WRRDMAWrite}})
 		posted <- err
 	}(p.b.qp)
-	time.Sleep(20 * time.Millisecond) // in which it is posted, mostly
+	time.Sleep(20 * time.Millisecond) // by then it is usually posted
 	close(release)
 	check(t, <-ended)
 	check(t, <-posted)
 	p.b.want(7, verbs.WCSuccess)
 }
 
-// floodedConn is a socket of a device whose peers always have something to be answered.
+// floodedConn is the socket of a device whose peers always have something that needs an answer.
 type floodedConn struct {
 	udp.Conn
 	more atomic.Pointer[func()] // nil: they don't
@@ -257,13 +256,13 @@ type floodedConn struct {
 func (c *floodedConn) Send(trains []udp.Train) (int, error) {
 	if f := c.more.Load(); f != nil {
 		(*f)()
-		time.Sleep(time.Millisecond) // or the other side's buffer would overflow
+		time.Sleep(time.Millisecond) // otherwise the other side's buffer would overflow
 	}
 	return c.Conn.Send(trains)
 }
 
-// TestPostUnderFlood: a goroutine that posts comes back although peers see to it that there is
-// always something to send, and handlers are called meanwhile.
+// TestPostUnderFlood: a goroutine that posts returns even if peers make sure that there is always something to send,
+// and handlers are called meanwhile.
 func TestPostUnderFlood(t *testing.T) {
 	var flooded *floodedConn
 	p := newPair(t, pairConfig{timeout: patient, wrap: func(c udp.Conn) udp.Conn {

@@ -10,7 +10,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/udp"
 )
 
-// start starts the engine. Where the socket lets it, it does what others offer while no packets come.
+// start starts the engine. If the socket allows it, the engine does tasks that others offer while no packets arrive.
 func (d *Device) start() {
 	if c, ok := d.conn.(udp.Attended); ok {
 		d.attendant = duty.NewAttendant(func() { go d.run() })
@@ -21,9 +21,8 @@ func (d *Device) start() {
 	go d.run()
 }
 
-// run is the engine: it receives, lets the state machines and the handlers work, and sends what
-// came of it, until the socket is closed, or another goroutine has become the engine. It blocks
-// while there is nothing to do.
+// run is the engine: it receives, runs the state machines and the handlers, and sends the results, until the socket is
+// closed, or another goroutine has become the engine. It blocks while there is nothing to do.
 func (d *Device) run() {
 	for d.attendant == nil || d.attendant.Work() {
 		n, err := d.receiveMore()
@@ -49,7 +48,7 @@ func (d *Device) receiveMore() (int, error) {
 	return d.conn.Recv(d.rx.received[:])
 }
 
-// end ends the engine, since the socket fails.
+// end ends the engine, because the socket failed.
 func (d *Device) end(err error) {
 	d.broken(err)
 	if d.attendant != nil {
@@ -61,25 +60,25 @@ func (d *Device) end(err error) {
 	close(d.done)
 }
 
-// turnBytes is how much is received before handlers are called and answers sent: the peer
-// shall not wait for a whole window to be looked at.
+// turnBytes is how much is received before handlers are called and answers sent: the peer should not have to wait until
+// a whole window is processed.
 const turnBytes = 256 << 10
 
 const (
-	// standstill is how long the engine hasn't begun a turn when it catches up.
+	// standstill is the time without a turn after which the engine catches up.
 	standstill = 100 * time.Millisecond
-	// catchUpBytes is more than a socket holds, and bounds what a peer that floods can have the engine take.
+	// catchUpBytes is more than a socket holds, and limits how much a flooding peer can make the engine receive.
 	catchUpBytes = 16 << 20
 )
 
-// turnOver takes received datagrams, as many as make a turn, and finishes that, which it does
-// without any too. It returns the others.
+// turnOver handles received datagrams, as many as make a turn, and finishes the turn, even if there are none. It
+// returns the rest.
 func (d *Device) turnOver(got []udp.Received) []udp.Received {
 	now := d.now()
 	late := now-d.rx.turned > standstill
 	d.rx.turned = now
 	d.mu.Lock()
-	for late && d.turn { // the timer's, which was late too, and would call handlers of what is received too soon
+	for late && d.turn { // the turn of the timer, which was late too, and would call handlers for what is received too soon
 		d.over.Wait()
 	}
 	mine := d.takeTurn()
@@ -104,10 +103,10 @@ func (d *Device) turnOver(got []udp.Received) []udp.Received {
 	return got
 }
 
-// catchUp takes got, which may be nothing, and all else that has come, where the engine may have stood still, with its
-// program or the machine. A peer may have given up meanwhile, and have told that behind what it wants done: it may have
-// had the same done elsewhere, and other things after that. So connection management hears of it before the handlers
-// are called. The caller has the turn.
+// catchUp handles got, which may be empty, and everything else that has arrived, if the engine may have stood still,
+// with its program or the machine. A peer may have given up in the meantime, and have said so after its requests: it
+// may have had the same work done elsewhere, and other work after that. So connection management is told before the
+// handlers are called. The caller has the turn.
 func (d *Device) catchUp(got []udp.Received, now time.Duration) {
 	for bytes := 0; bytes < catchUpBytes; {
 		for i := range got {
@@ -115,7 +114,7 @@ func (d *Device) catchUp(got []udp.Received, now time.Duration) {
 			bytes += len(got[i].Buf)
 		}
 		n, err := d.conn.TryRecv(d.rx.received[:])
-		if n == 0 || err != nil { // the next receive call says it too
+		if n == 0 || err != nil { // the next receive call returns the error too
 			break
 		}
 		got, now = d.rx.received[:n], d.now()
@@ -132,16 +131,15 @@ func (d *Device) catchUp(got []udp.Received, now time.Duration) {
 	d.mu.Lock()
 }
 
-// unbounded has transmit go on until nothing is ready, which peers may see to that it never is.
+// unbounded makes transmit continue until nothing is ready, which peers may prevent forever.
 const unbounded = -1
 
-// roundsOfOthers is how many batches a goroutine sends at most that isn't the engine: it has something else
+// roundsOfOthers is the maximum number of batches that a goroutine other than the engine sends: it has something else
 // to do, perhaps for others.
 const roundsOfOthers = 8
 
-// takeTurn makes the caller the one who calls handlers and then sends, unless somebody is:
-// that one looks again before the turn ends. While a turn lasts, posting only queues. The
-// device's lock is held.
+// takeTurn makes the caller the goroutine that calls handlers and then sends, unless there already is one: that one
+// checks again before its turn ends. During a turn, posting only queues. The device's lock is held.
 func (d *Device) takeTurn() bool {
 	if d.turn {
 		return false
@@ -150,8 +148,8 @@ func (d *Device) takeTurn() bool {
 	return true
 }
 
-// finishTurn calls handlers and sends by turns, until nothing is left to call. The device's lock is
-// held, and given up during both.
+// finishTurn alternates between calling handlers and sending, until there is nothing left to call. The device's lock is
+// held, and released during both.
 func (d *Device) finishTurn(rounds int) {
 	for {
 		d.applyFaults()
@@ -172,9 +170,9 @@ func (d *Device) backlog() bool {
 	return !d.sending && (len(d.ready) > 0 || d.gsi.out.n > 0)
 }
 
-// posted sends what was posted, or leaves it to whose turn it is. During a turn it sends what many posts have
-// left: the peer works on that while the rest of what has come is dealt with. The device's lock is held, and given
-// up while sending.
+// posted sends what was posted, or leaves it to the goroutine that has the turn. During a turn, it sends what many
+// posts have accumulated: the peer works on that while the rest of what has arrived is handled. The device's lock is
+// held, and released while sending.
 func (d *Device) posted() {
 	if !d.turn {
 		d.postedOutside()
@@ -186,8 +184,8 @@ func (d *Device) posted() {
 	}
 }
 
-// postedOutside sends what was posted, unless it was posted during somebody's turn, who will.
-// The device's lock is held, and given up while sending.
+// postedOutside sends what was posted, unless that happened during another goroutine's turn, which will send it. The
+// device's lock is held, and released while sending.
 func (d *Device) postedOutside() {
 	if d.turn {
 		return
@@ -199,47 +197,46 @@ func (d *Device) postedOutside() {
 	}
 }
 
-// sendAnswers sends what queue pairs have to answer before they end: a consumer may end one as soon as
-// it sees the last message, before the acknowledgement of that has left, and nobody would answer
-// when the peer asks again. Those pass everybody in the line, and each has one turn, in which an answer of
-// many packets needn't end. The device's lock is held, and given up while sending.
+// sendAnswers sends the answers that queue pairs owe before they end: a consumer may end one as soon as it sees the
+// last message, before its acknowledgement has been sent, and nobody would answer when the peer asks again. These queue
+// pairs go to the front of the line, and each gets one turn, which may be too short for an answer of many packets. The
+// device's lock is held, and released while sending.
 func (d *Device) sendAnswers(ending ...*qp) {
 	for _, q := range ending {
 		d.hurry(q)
 	}
 	for slices.ContainsFunc(ending, (*qp).hurries) {
 		if d.sending {
-			d.sent.Wait() // the batch in flight may be from before
+			d.sent.Wait() // the batch in flight may have been built before
 		} else {
 			d.transmit(1)
 		}
 	}
-	d.quiesce() // what another goroutine is sending may be it
+	d.quiesce() // another goroutine may be sending the answers
 }
 
-// call is one of a handler: that of an armed completion queue, or, where cq is nil, that of qp's events.
+// call is a pending call of a handler: that of an armed completion queue or, if cq is nil, that of qp's events.
 type call struct {
 	cq    *cq
 	qp    *qp
 	event verbs.AsyncEventType
 }
 
-// hasCalls reports whether handlers are to be called.
+// hasCalls reports whether handlers have to be called.
 func (d *Device) hasCalls() bool {
 	return len(d.calls) > 0 || d.gsi.in.n > 0
 }
 
-// dispatch calls handlers: of the datagrams that are here, and of some armed completion queues and
-// events, in the order in which they arose. So nothing waits for what keeps coming, and the
-// completion that says what went wrong comes before the event that says that something did. The
-// device's lock is held, but not during the calls.
+// dispatch calls handlers: those of the datagrams that are here, and of some armed completion queues and events, in the
+// order in which they arose. So nothing has to wait for something that keeps coming, and the completion that says what
+// went wrong comes before the event that says that something did. The device's lock is held, but not during the calls.
 func (d *Device) dispatch() {
 	d.dispatchMADs()
 	d.dispatchCalls()
 }
 
-// callsAtOnce is how many handlers of completion queues and events are called before what came of it is sent:
-// where there are many, the peer works on the one part while the other is dealt with.
+// callsAtOnce is how many handlers of completion queues and events are called before the results are sent: if there are
+// many, the peer works on one part while the next is handled.
 const callsAtOnce = 32
 
 func (d *Device) dispatchCalls() {
@@ -251,7 +248,7 @@ func (d *Device) dispatchCalls() {
 			d.callEvent(c.qp, c.event)
 		}
 	}
-	d.calls = slices.Delete(d.calls, 0, n) // meanwhile others have only added
+	d.calls = slices.Delete(d.calls, 0, n) // others have only added entries meanwhile
 }
 
 func (d *Device) callCQ(c *cq) {
@@ -273,8 +270,7 @@ func (d *Device) callEvent(q *qp, e verbs.AsyncEventType) {
 	}
 }
 
-// broken ends the device's work because the socket fails; where it was closed, nothing is
-// left to end.
+// broken ends the device's work because the socket fails; if the socket was closed, nothing is left to end.
 func (d *Device) broken(err error) {
 	if errors.Is(err, udp.ErrClosed) {
 		return

@@ -4,11 +4,11 @@ import (
 	"fmt"
 )
 
-// OpError says which verb failed on which object. errors.Is sees the verbs error.
+// OpError says which verb failed on which object. errors.Is matches the verbs error.
 type OpError struct {
 	Op     string // the verb: "create QP", "post send", …
 	Device string
-	QPN    uint32 // 0 where no queue pair is concerned
+	QPN    uint32 // 0 if no queue pair is concerned
 	Err    error
 }
 
@@ -19,7 +19,7 @@ func (e *OpError) Error() string {
 	return fmt.Sprintf("%s: %s: %v", e.Device, e.Op, e.Err)
 }
 
-// Unwrap gives the cause.
+// Unwrap returns the cause.
 func (e *OpError) Unwrap() error { return e.Err }
 
 func (d *Device) fail(op string, err error) error {
@@ -38,7 +38,7 @@ func (q *qp) failf(op string, kind error, format string, args ...any) error {
 	return q.failOp(op, invalidf(kind, format, args...))
 }
 
-// invalidf is an error of the given kind with its details.
+// invalidf returns an error of the given kind with details.
 func invalidf(kind error, format string, args ...any) error {
 	return fmt.Errorf("%w: %s", kind, fmt.Sprintf(format, args...))
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/simnet"
 )
 
-// TestEvenSends: the packets of a SEND to one of our kind are of one size, but for the last, which may be shorter; any
-// other gets as much as the path MTU in each but the last (IBTA 9.7.5.2).
+// TestEvenSends: the packets of a SEND to a peer of our kind are of one size, except for the last, which may be
+// shorter; any other peer gets the full path MTU in each except the last (IBTA 9.7.5.2).
 func TestEvenSends(t *testing.T) {
 	const message = 64 + 4096 // a command and its data
 	for _, c := range []struct {
@@ -48,7 +48,7 @@ func TestEvenSends(t *testing.T) {
 			})
 		})
 	}
-	for mtu := verbs.MTU256; mtu <= verbs.MTU2048; mtu++ { // whatever the path MTU, no command with a block ends a train
+	for mtu := verbs.MTU256; mtu <= verbs.MTU2048; mtu++ { // at any path MTU, a command with a block of data doesn't end a train
 		q := &qp{selective: true, sendMTU: sendMTU(mtu, OptionLongSend)}
 		w := &sendWQE{op: verbs.WRSend, length: message}
 		if q.cut(w); w.packets*w.mtu != message || w.mtu > q.sendMTU {
@@ -57,8 +57,9 @@ func TestEvenSends(t *testing.T) {
 	}
 }
 
-// TestEvenSendIsTaken: of one of our kind a SEND's packets may be of any one size that there is room for, and the last
-// shorter. Everything else is an invalid request, as are short packets of anybody else (IBTA 9.7.4.1.6).
+// TestEvenSendIsTaken: the packets of a SEND from a peer of our kind may have any common size that there is room for,
+// and the last may be shorter. Everything else is an invalid request, and so are short packets from other peers (IBTA
+// 9.7.4.1.6).
 func TestEvenSendIsTaken(t *testing.T) {
 	ours, strangers := pairConfig{ours: true, options: OptionLongSend}, pairConfig{}
 	for _, c := range []struct {
@@ -125,7 +126,7 @@ func TestEvenTrains(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				p := newPair(t, pairConfig{mtu: verbs.MTU256, options: OptionLongSend, ours: true, rnrRetry: 7,
 					endpoint: simnet.Config{MTU: 1500, Coalesce: true}})
-				p.net.SetDefault(simnet.Link{Latency: rawLatency}) // or requests might arrive one by one
+				p.net.SetDefault(simnet.Link{Latency: rawLatency}) // otherwise requests might arrive one by one
 				sender := p.a.dev
 				if c.op == verbs.WRRDMARead {
 					sender = p.b.dev
@@ -143,7 +144,7 @@ func TestEvenTrains(t *testing.T) {
 						t.Errorf("completion of %d: %v", wc.WRID, wc.Status)
 					}
 				}
-				synctest.Wait() // trains count when the socket has them, which may be behind what came of them
+				synctest.Wait() // trains are counted when the socket has them, which may be after the effects are visible
 				after := sender.Counters()
 				packets, trains := after[SentPackets]-before[SentPackets], after[SentTrains]-before[SentTrains]
 				if packets < 4*requests || trains > 2 { // and an ACK

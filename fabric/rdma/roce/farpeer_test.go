@@ -10,7 +10,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/simnet"
 )
 
-// eachKind runs f for each of ops with a peer of our kind and of another one.
+// eachKind runs f for each of ops with a peer of our kind and with one of another kind.
 func eachKind(t *testing.T, f func(t *testing.T, op verbs.WROpcode, foreign bool), ops ...verbs.WROpcode) {
 	for _, op := range ops {
 		for _, foreign := range []bool{false, true} {
@@ -21,8 +21,8 @@ func eachKind(t *testing.T, f func(t *testing.T, op verbs.WROpcode, foreign bool
 	}
 }
 
-// TestFarPeer: the round trip to a peer is learned also where it is longer than the first timeout, and nothing is sent again
-// from then on.
+// TestFarPeer: the round trip to a peer is learned even if it is longer than the first timeout, and nothing is
+// retransmitted from then on.
 func TestFarPeer(t *testing.T) {
 	eachKind(t, func(t *testing.T, op verbs.WROpcode, foreign bool) {
 		const latency, size = 60 * time.Millisecond, 8 // an atomic's
@@ -41,8 +41,8 @@ func TestFarPeer(t *testing.T) {
 	}, verbs.WRRDMAWrite, verbs.WRRDMARead, verbs.WRAtomicFetchAndAdd)
 }
 
-// TestTimeoutAfterRetry: what was sent again and answered is no sample of the round trip. What follows is given as long as
-// that took, unless what is known of the round trip says that the one sent first was lost.
+// TestTimeoutAfterRetry: the answer to something that was retransmitted is no sample of the round trip. What follows is
+// given as long as that took, unless what is known about the round trip implies that the first one was lost.
 func TestTimeoutAfterRetry(t *testing.T) {
 	const packet = "RC_RDMA_WRITE_ONLY %d +10"
 	post := func(r *rawPeer, psn int) {
@@ -96,8 +96,8 @@ func TestTimeoutAfterRetry(t *testing.T) {
 	})
 }
 
-// TestCrowdOnSlowLink: many queue pairs to one peer whose packets wait for seconds in a queue on the way, far longer than
-// their ACK timeout, all go on, and use the link.
+// TestCrowdOnSlowLink: many queue pairs to one peer whose packets wait for seconds in a queue on the path, far longer
+// than their ACK timeout, all make progress and use the link.
 func TestCrowdOnSlowLink(t *testing.T) {
 	eachKind(t, func(t *testing.T, op verbs.WROpcode, foreign bool) {
 		const size, bandwidth = 16 << 10, 256 << 10
@@ -105,7 +105,7 @@ func TestCrowdOnSlowLink(t *testing.T) {
 		config.foreign, config.device.MaxWindow = foreign, 1<<20
 		p := newPair(t, config)
 		c := p.inCrowd(op, size, simnet.Link{Latency: 50 * time.Microsecond, Bandwidth: bandwidth})
-		time.Sleep(40 * time.Second) // with what was sent before the round trip was known
+		time.Sleep(40 * time.Second) // including what was sent before the round trip was known
 		const during = 20 * time.Second
 		done := c.done.Load()
 		time.Sleep(during)

@@ -17,32 +17,32 @@ import (
 // remoteFault is a request that the responder must refuse.
 type remoteFault struct {
 	name   string
-	access verbs.Access // of the queue pairs, where it isn't everything
+	access verbs.Access // of the queue pairs, if it isn't everything
 	wr     func(p *pair) verbs.SendWR
-	status verbs.WCStatus // that its NAK stands for
+	status verbs.WCStatus // corresponding to the NAK
 }
 
-// everything is what queue pairs allow unless a test says otherwise.
+// everything is the access that queue pairs allow unless a test says otherwise.
 const everything = verbs.Access(0)
 
-// writeTo is a WRITE to b's memory.
+// writeTo returns a WRITE to b's memory.
 func (p *pair) writeTo(addr uint64, n int, key uint32) verbs.SendWR {
 	return verbs.SendWR{Opcode: verbs.WRRDMAWrite, SGList: p.a.sge(0, n), RemoteAddr: addr, RKey: key}
 }
 
-// readFrom is a READ from b's memory.
+// readFrom returns a READ from b's memory.
 func (p *pair) readFrom(addr uint64, n int, key uint32) verbs.SendWR {
 	return verbs.SendWR{Opcode: verbs.WRRDMARead, SGList: p.a.sge(0, n), RemoteAddr: addr, RKey: key}
 }
 
-// region is memory besides that of the pair.
+// region registers memory in addition to that of the pair.
 func (p *pair) region(pd verbs.PD, access verbs.Access) verbs.MR {
 	m, err := pd.RegMR(make([]byte, 8192), access)
 	check(p.t, err)
 	return m
 }
 
-// otherPD is a protection domain of b that isn't its queue pair's.
+// otherPD returns a protection domain of b that isn't its queue pair's.
 func (p *pair) otherPD() verbs.PD {
 	pd, err := p.b.dev.AllocPD()
 	check(p.t, err)
@@ -60,7 +60,7 @@ var writeFaults = []remoteFault{
 	{"write, address wraps", everything, func(p *pair) verbs.SendWR { return p.writeTo(^uint64(0)-4, 10, p.b.mr.RKey()) }, verbs.WCRemAccessErr},
 	{"write, whole message is checked first", everything, func(p *pair) verbs.SendWR {
 		wr := p.writeTo(p.b.mr.Addr()+uint64(p.b.mr.Len())-8192, 8193, p.b.mr.RKey())
-		wr.Opcode = verbs.WRRDMAWriteWithImm // which is one message, whoever gets it
+		wr.Opcode = verbs.WRRDMAWriteWithImm // which is one message for any peer
 		return wr
 	}, verbs.WCRemAccessErr},
 	{"write, other domain", everything, func(p *pair) verbs.SendWR {
@@ -114,12 +114,12 @@ var atomicFaults = []remoteFault{
 	}, verbs.WCRemInvReqErr},
 }
 
-// addTo is an atomic on b's memory.
+// addTo returns an atomic on b's memory.
 func (p *pair) addTo(addr uint64, key uint32) verbs.SendWR {
 	return verbs.SendWR{Opcode: verbs.WRAtomicFetchAndAdd, SGList: p.a.sge(0, 8), RemoteAddr: addr, RKey: key, CompareAdd: 1}
 }
 
-// foreignWindow is the key of a window of s that another queue pair than the one of the pair has bound.
+// foreignWindow returns the key of a window of s that is bound to another queue pair than that of the pair.
 func (p *pair) foreignWindow(s *side) uint32 {
 	wr := p.bind(s.pd, s.mr, s.mr.Addr(), 10, verbs.AccessRemoteRead)
 	a, b := p.a.qp, p.b.qp
@@ -158,8 +158,8 @@ var sendFaults = []remoteFault{
 	}, verbs.WCRemAccessErr},
 }
 
-// TestRemoteFaults: each request that the responder must refuse ends with the status that its
-// NAK stands for, on a dead connection, with an event on either side.
+// TestRemoteFaults: each request that the responder must refuse ends with the status that corresponds to its NAK, on a
+// dead connection, with an event on either side.
 func TestRemoteFaults(t *testing.T) {
 	for _, c := range slices.Concat(writeFaults, readFaults, atomicFaults, sendFaults) {
 		for _, foreign := range []bool{false, true} {
@@ -203,7 +203,7 @@ func (c remoteFault) test(t *testing.T, foreign bool) {
 	}
 }
 
-// TestReceiveFaults: the receive at fault has its own status.
+// TestReceiveFaults: a faulty receive gets a status of its own.
 func TestReceiveFaults(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPair(t, pairConfig{})
@@ -266,7 +266,7 @@ var localFaults = []localFault{
 	}, verbs.WCLocQPOpErr},
 }
 
-// bind shows length bytes of m, from addr on, by a window of pd.
+// bind binds a window of pd to length bytes of m, from addr on.
 func (p *pair) bind(pd verbs.PD, m verbs.MR, addr uint64, length int, access verbs.Access) verbs.SendWR {
 	w, err := pd.AllocMW()
 	check(p.t, err)
@@ -333,7 +333,7 @@ var windowFaults = []localFault{
 	}, verbs.WCMWBindErr},
 }
 
-// TestLocalFaults: an error of the requester's side takes effect when all before is complete.
+// TestLocalFaults: an error on the requester's side takes effect when everything before it is complete.
 func TestLocalFaults(t *testing.T) {
 	for _, c := range slices.Concat(localFaults, windowFaults) {
 		t.Run(c.name, func(t *testing.T) { synctest.Test(t, c.test) })
@@ -360,7 +360,7 @@ func (c localFault) test(t *testing.T) {
 	}
 }
 
-// TestReceiverNotReady: the requester waits as long as the responder's timer says, and goes on.
+// TestReceiverNotReady: the requester waits as long as the responder's timer says, and continues.
 func TestReceiverNotReady(t *testing.T) {
 	for _, n := range []int{0, 100, 5000} {
 		synctest.Test(t, func(t *testing.T) {
@@ -394,7 +394,7 @@ func TestReceiverNotReady(t *testing.T) {
 	}
 }
 
-// TestRNRRetryCount: a count other than 7 is the end of it.
+// TestRNRRetryCount: a count other than 7 limits the retries.
 func TestRNRRetryCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPair(t, pairConfig{rnrRetry: 2, rnrTimer: 14})
@@ -444,7 +444,7 @@ func TestAtomics(t *testing.T) {
 	}
 }
 
-// TestFence: a fenced SEND leaves when the READ before it is complete.
+// TestFence: a fenced SEND is sent when the READ before it is complete.
 func TestFence(t *testing.T) {
 	for _, flags := range []verbs.SendFlags{0, verbs.SendFence} {
 		synctest.Test(t, func(t *testing.T) {
@@ -470,7 +470,7 @@ func TestFence(t *testing.T) {
 	}
 }
 
-// TestInline: the data is copied at post, and has to be small and to be sent.
+// TestInline: the data is copied when it is posted; it has to be small, and to be data that is sent.
 func TestInline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPair(t, pairConfig{})
@@ -501,7 +501,7 @@ func TestInline(t *testing.T) {
 	})
 }
 
-// TestScatterGather: entries are cut anywhere, without regard to packets.
+// TestScatterGather: entries may be split anywhere, regardless of packets.
 func TestScatterGather(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPair(t, pairConfig{mtu: verbs.MTU256})

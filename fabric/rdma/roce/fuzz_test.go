@@ -14,12 +14,11 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/udp"
 )
 
-// FuzzPackets gives a connected queue pair whatever packets a peer may make: nothing panics,
-// nothing is written but where it may be, and the books are in order afterwards.
+// FuzzPackets gives a connected queue pair arbitrary packets from its peer: nothing panics, nothing is written except
+// where it may be, and the bookkeeping is consistent afterwards.
 //
-// The input is a list of packets: a length byte, a control byte and the packet itself, whose
-// destination QP is filled in, and where the control byte says so also a PSN that is near what
-// is expected, and the key and address of registered memory.
+// The input is a list of packets: a length byte, a control byte and the packet itself. Its destination QP is filled in
+// and, if the control byte says so, also a PSN near the expected one, and the key and address of registered memory.
 func FuzzPackets(tf *testing.F) {
 	f := fuzzing.New(tf)
 	seed := func(ops ...wire.Opcode) {
@@ -44,7 +43,7 @@ func FuzzPackets(tf *testing.F) {
 	seed(wire.WriteSend, wire.WriteSendWithInv, wire.SelectiveAck, wire.RCAcknowledge)
 	seed(wire.SendOnlyAck, wire.SendOnlyWithInvAck, wire.WriteSendAck, wire.WriteSendWithInvAck, wire.ReadRequestAck)
 	f.Worlds(func(t *testing.T, how uint8, inputs iter.Seq[[]byte]) {
-		synctest.Test(t, func(t *testing.T) { // no time passes there but what inputs say
+		synctest.Test(t, func(t *testing.T) { // time passes only as the inputs say
 			w := newFuzzWorld(t, how&ofOurs != 0)
 			for data := range inputs {
 				w.feed(data)
@@ -54,11 +53,11 @@ func FuzzPackets(tf *testing.F) {
 	})
 }
 
-// ofOurs, as how of an input, has the peer that makes the packets be of our kind.
+// ofOurs, as how of an input, makes the peer that sends the packets one of our kind.
 const ofOurs uint8 = 1
 
-// fuzzWorld is a device with two queue pairs: one that is fed packets, and one whose peer is
-// honest. Its network leads nowhere.
+// fuzzWorld is a device with two queue pairs: one that is fed packets, and one whose peer is honest. Its network leads
+// nowhere.
 type fuzzWorld struct {
 	t       *testing.T
 	conn    *simnet.Endpoint
@@ -69,8 +68,8 @@ type fuzzWorld struct {
 	honest  wire.Packet
 }
 
-// nowhere is an endpoint that looks at what it shall send as a socket does, and drops it: to carry
-// packets that reach nobody took a third of the time.
+// nowhere is an endpoint that checks what it is to send as a socket does, and drops it: carrying packets that reach
+// nobody took a third of the time.
 type nowhere struct {
 	*simnet.Endpoint
 	t *testing.T
@@ -112,8 +111,8 @@ func newFuzzWorld(t *testing.T, ours bool) *fuzzWorld {
 	return w
 }
 
-// feed, and what it calls, does without t.Helper, which costs as much as all else. It feeds packets
-// to the one queue pair, and then one to the other.
+// feed feeds packets to the first queue pair, and then one to the other. It and the functions it calls don't call
+// t.Helper, which would cost as much as everything else.
 func (w *fuzzWorld) feed(data []byte) {
 	d, q := w.d, w.fed
 	for len(data) >= 2 && len(data) >= 2+int(data[0]) {
@@ -131,7 +130,7 @@ func (w *fuzzWorld) feed(data []byte) {
 		checkBooks(w.t, d, q.q, w.by.q)
 		d.mu.Unlock()
 	}
-	clear(w.packet) // what was received is the device's for as long as take lasts
+	clear(w.packet) // received bytes belong to the device while take runs
 	if q.check(); q.q.attr.State == verbs.RTS {
 		q.post()
 	} else {
@@ -140,7 +139,7 @@ func (w *fuzzWorld) feed(data []byte) {
 	w.feedHonest()
 }
 
-// feedHonest has the honest peer send a message, which arrives.
+// feedHonest makes the honest peer send a message, which arrives.
 func (w *fuzzWorld) feedHonest() {
 	w.honest.Payload[0]++
 	w.packet = w.honest.Append(w.packet[:0], wire.Flow{}, 0)
@@ -174,12 +173,12 @@ const (
 	fuzzQueue = 32       // the bit of a WRID that says that it is a receive's
 )
 
-// fuzzedQP is a queue pair and its memory, which is registered but for its first and last bytes.
+// fuzzedQP is a queue pair and its memory, which is registered except for its first and last bytes.
 type fuzzedQP struct {
 	t      *testing.T
 	d      *Device
 	peer   netip.Addr
-	ours   bool // the peer is of our kind, and has agreed on all there is
+	ours   bool // the peer is of our kind, and has agreed on all options
 	p      verbs.PD
 	c      verbs.CQ
 	m      verbs.MR
@@ -219,8 +218,7 @@ func (f *fuzzedQP) open() {
 	f.q, f.posted, f.ended = v.(*qp), [2]uint64{}, [2]uint64{}
 }
 
-// post posts work where there is little: receives, a READ, an atomic, a WRITE and a SEND, and these two
-// together.
+// post posts work if there is little: receives, a READ, an atomic, a WRITE and a SEND, and the last two together.
 func (f *fuzzedQP) post() {
 	for f.posted[1]-f.ended[1] < 4 {
 		f.postRecv()
@@ -257,8 +255,8 @@ func (f *fuzzedQP) sge(n uint32) []verbs.SGE {
 	return []verbs.SGE{{Addr: f.m.Addr(), Length: n, LKey: f.m.LKey()}}
 }
 
-// check checks that nothing was written outside of the registered range, and that work ended in its
-// order and once. It returns how many receives did.
+// check checks that nothing was written outside of the registered range, and that work completed in order and once. It
+// returns the number of completed receives.
 func (f *fuzzedQP) check() (received int) {
 	var wcs [32]verbs.WC
 	for _, wc := range wcs[:f.c.Poll(wcs[:])] {
@@ -276,7 +274,7 @@ func (f *fuzzedQP) check() (received int) {
 	return received
 }
 
-// again makes the queue pair anew.
+// again replaces the queue pair with a new one.
 func (f *fuzzedQP) again() {
 	check(f.t, f.q.Destroy())
 	f.open()
@@ -291,7 +289,7 @@ func (f *fuzzedQP) close() {
 	check(f.t, f.p.Dealloc())
 }
 
-// fixPacket makes random bytes meaningful where control asks for it.
+// fixPacket makes random bytes meaningful if control asks for it.
 func fixPacket(b []byte, control byte, q *qp, m verbs.MR) {
 	if len(b) < wire.BTHSize {
 		return
@@ -318,7 +316,7 @@ func fixPacket(b []byte, control byte, q *qp, m verbs.MR) {
 	}
 }
 
-// checkBooks checks what holds between any two packets. The queue pairs are all that d has.
+// checkBooks checks the invariants between any two packets. The queue pairs are all those of d.
 func checkBooks(t *testing.T, d *Device, qs ...*qp) {
 	reads := 0
 	for _, q := range qs {

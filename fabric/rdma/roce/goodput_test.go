@@ -12,14 +12,14 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/udp"
 )
 
-// survives compares the goodput with 0.1%, 1% and 5% loss with that without, in the same virtual
-// network. It must keep what is said.
+// survives compares the goodput with 0.1%, 1% and 5% loss with that without loss, in the same virtual network. It must
+// be at least the fractions in keeps.
 func (r lossyRun) survives(t *testing.T, keeps [3]float64) {
 	t.Helper()
 	if raceEnabled {
 		t.Skip("TestHistories and TestUnreliableNetwork have the same code under the race detector")
 	}
-	const more = 4 // runs, where the first falls short: their mean counts
+	const more = 4 // runs, if the first falls short: their mean counts
 	clean := r.goodput(t)
 	for i, loss := range []float64{0.001, 0.01, 0.05} {
 		r.loss = loss
@@ -42,7 +42,7 @@ var survivors = []struct {
 	op   verbs.WROpcode
 }{{"WRITE", verbs.WRRDMAWrite}, {"READ", verbs.WRRDMARead}}
 
-// TestLossIsSurvivable has a link of 10 Gb/s and a round trip of 100 µs lose packets.
+// TestLossIsSurvivable uses a link of 10 Gb/s with a round trip of 100 µs that loses packets.
 func TestLossIsSurvivable(t *testing.T) {
 	for _, op := range survivors {
 		for _, mtu := range []verbs.MTU{verbs.MTU1024, verbs.MTU4096} {
@@ -53,10 +53,10 @@ func TestLossIsSurvivable(t *testing.T) {
 	}
 }
 
-// TestLossIsSurvivableWhenBusy does so on a link of 1 Gb/s between hosts that wait for their turn on
-// the processor, now and then for a slice of another program's: as long as it takes to empty a
-// window of 256 KiB, or one of 768 KiB. Round trips are uneven then; windows shall have room for that
-// and not take it for congestion, and what is lost twice shall not wait for the longest of them.
+// TestLossIsSurvivableWhenBusy does the same on a link of 1 Gb/s between hosts that wait for their turn on the
+// processor, now and then for another program's time slice: as long as it takes to empty a window of 256 KiB, or one of
+// 768 KiB. Round trips vary then; windows should have room for that and not mistake it for congestion, and what is lost
+// twice should not wait for the longest of them.
 func TestLossIsSurvivableWhenBusy(t *testing.T) {
 	for _, c := range []struct {
 		slice time.Duration
@@ -74,16 +74,16 @@ func TestLossIsSurvivableWhenBusy(t *testing.T) {
 	}
 }
 
-// lossyRun is requests of 128 KiB over a link that loses some packets.
+// lossyRun is a series of requests of 128 KiB over a link that loses some packets.
 type lossyRun struct {
 	op        verbs.WROpcode
 	mtu       verbs.MTU
 	loss      float64
-	bandwidth int64                   // bytes a second
+	bandwidth int64                   // bytes per second
 	hosts     func(udp.Conn) udp.Conn // what the hosts do to their sockets; may be nil
 }
 
-// goodput is the bytes per second of virtual time that the requests move, eight at once.
+// goodput returns the bytes per second of virtual time that the requests move, eight at a time.
 func (r lossyRun) goodput(t *testing.T) (rate float64) {
 	synctest.Test(t, func(t *testing.T) {
 		const size, count, depth = 128 << 10, 480, 8
@@ -116,8 +116,8 @@ func (r lossyRun) goodput(t *testing.T) (rate float64) {
 	return rate
 }
 
-// busyHost is a socket of a program that has to wait for its turn on the processor: up to half a
-// millisecond each time, and once in a while for up to a slice.
+// busyHost is the socket of a program that has to wait for its turn on the processor: up to half a millisecond each
+// time, and once in a while for up to a time slice.
 type busyHost struct {
 	udp.Conn
 	rng   *rand.Rand

@@ -12,8 +12,9 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/simnet"
 )
 
-// TestDeadPeerLeavesHeld: the memory for packets that come ahead of a lost one is one for all peers of a device. Some that die
-// with a gap open, in one queue pair or in several, don't keep it from another one, whose losses cost it hardly more than before.
+// TestDeadPeerLeavesHeld: all peers of a device share the memory for packets that arrive ahead of a lost one. Some
+// peers that die with a gap open, on one queue pair or on several, don't keep it from another one, whose losses cost it
+// hardly more than before.
 func TestDeadPeerLeavesHeld(t *testing.T) {
 	for _, foreign := range []bool{false, true} {
 		for _, c := range []struct{ peers, qps int }{{1, 1}, {1, 8}, {3, 1}} {
@@ -67,7 +68,7 @@ func testDeadPeersHeld(t *testing.T, peers, qps int, foreign bool) {
 		for _, s := range sides {
 			to := another(p.b, p.cfg)
 			p.connect(s, to)
-			for range 3 { // which opens the window
+			for range 3 { // opens the window
 				s.post(write(s, to)...)
 				s.wait(many)
 			}

@@ -26,16 +26,16 @@ const (
 	historyRuns = 60                    // seeds of an ordinary test
 )
 
-// historySeeds found something once, before a WRITE took a SEND along, and stay as they were.
+// historySeeds found bugs before a WRITE and a SEND could share a packet; their histories stay as they were.
 var historySeeds = []uint64{
 	39,              // a receiver that wasn't ready dropped what it held, and its RNR NAK was lost
 	249708796795925, // all that was missing had been held, and the last ACK was lost
-	231305895525905, // the same, behind a READ
+	231305895525905, // the same, after a READ
 }
 
-// TestHistories runs random work over random faults, a history for each seed, and compares
-// what came of it with a model: what completed took effect exactly once and in the order of the
-// posts, with the right bytes; what didn't was reported as failed, once.
+// TestHistories runs random work over random faults, one history per seed, and compares the results with a model: what
+// completed took effect exactly once and in the order of the posts, with the right bytes; what didn't was reported as
+// failed, once.
 func TestHistories(t *testing.T) {
 	if text := os.Getenv(historyEnv); text != "" {
 		seed, err := strconv.ParseUint(text, 0, 64)
@@ -59,7 +59,7 @@ func TestHistories(t *testing.T) {
 	}
 }
 
-// soak runs one seed after another, beginning anywhere, for a time or as many as limit says.
+// soak runs one seed after another, from a random one on, for the time or the number that limit says.
 func soak(t *testing.T, limit string) {
 	d, most := time.Duration(math.MaxInt64), uint64(math.MaxUint64)
 	var err error
@@ -94,9 +94,8 @@ func runHistory(t *testing.T, seed uint64) {
 	failed = false
 }
 
-// Sizes of a history. Each side's memory holds, for the work of either side, the words and
-// cells that the peer's requests work on, the buffers of receives, and a slot for each of its own
-// requests.
+// Layout of a history's memory. Each side's memory holds the words and cells that the peer's requests work on, the
+// buffers of receives, and a slot for each of its own requests.
 const (
 	historyDepth = 16
 	historyCells = 8
@@ -115,13 +114,13 @@ type history struct {
 	rng    *rand.Rand
 	p      *pair
 	actors [2]*actor
-	pairs  *rand.Rand // nil: a WRITE and the SEND behind it are two packets
+	pairs  *rand.Rand // nil: a WRITE and the SEND after it are two packets
 	link   simnet.Link
-	cuts   int  // still to come at most
+	cuts   int  // maximum number still to come
 	ended  bool // a connection is broken on purpose
 }
 
-// actor is a requester with the model of what its requests do to the peer.
+// actor is a requester together with the model of what its requests do to the peer.
 type actor struct {
 	h         *history
 	own, peer *side
@@ -152,7 +151,7 @@ type posted struct {
 	adds bool
 }
 
-// message is a SEND or WRITE with immediate on its way.
+// message is a SEND or WRITE with immediate in flight.
 type message struct {
 	data []byte
 	imm  uint32
@@ -206,8 +205,8 @@ func newHistory(t *testing.T, seed uint64) *history {
 	return h
 }
 
-// randomLink has faults of some kinds. Bits change only where the ICRC sees every one: over IPv4
-// a change of the right few is taken for another Identification.
+// randomLink returns a link with faults of some kinds. Bits change only if the ICRC detects every change: over IPv4 a
+// change of certain bits is mistaken for another Identification.
 func randomLink(rng *rand.Rand, v6 bool) simnet.Link {
 	l := simnet.Link{Latency: time.Duration(5+rng.IntN(200)) * time.Microsecond}
 	maybe := func(most float64) float64 {
@@ -231,7 +230,7 @@ func randomLink(rng *rand.Rand, v6 bool) simnet.Link {
 	return l
 }
 
-// run goes on in steps until all is posted and completed, or broken.
+// run continues in steps until everything is posted and completed, or the connection is broken.
 func (h *history) run() {
 	breakAt := -1
 	if h.rng.IntN(4) == 0 {
@@ -246,7 +245,8 @@ func (h *history) run() {
 			a.post()
 			a.replenish()
 		}
-		// Handlers hear of what is flushed after it is no longer outstanding, some of them by a timer that is due at once.
+		// Handlers are told of flushed work after it is no longer outstanding, some of them by a timer that is due at
+		// once.
 		time.Sleep(max(time.Duration(h.rng.IntN(2000))*time.Microsecond, time.Microsecond))
 		synctest.Wait()
 		h.collect()
@@ -260,7 +260,7 @@ func (h *history) run() {
 	h.judge()
 }
 
-// trouble cuts the network for a while now and then, shorter than what ends a connection.
+// trouble cuts the network now and then, for less time than ends a connection.
 func (h *history) trouble() {
 	if h.ended || h.cuts == 0 || h.rng.IntN(60) > 0 {
 		return
@@ -327,7 +327,7 @@ func (a *actor) dropUnsignaled() {
 // post posts some requests.
 func (a *actor) post() {
 	rng := a.h.rng
-	var wrs []verbs.SendWR // to be posted together
+	var wrs []verbs.SendWR // posted together
 	defer func() {
 		if len(wrs) > 0 {
 			a.own.post(wrs...)
@@ -364,8 +364,7 @@ func (a *actor) post() {
 	}
 }
 
-// make chooses a request, and has the model do what it does. It returns nil where the chosen one
-// has to wait.
+// make chooses a request, and applies its effect to the model. It returns nil if the chosen one has to wait.
 func (a *actor) make() *posted {
 	rng := a.h.rng
 	n := rng.IntN(2000)
@@ -419,8 +418,7 @@ func (a *actor) writeCell(r *posted, cell int, data []byte) {
 	copy(a.cells[cell], data)
 }
 
-// words are two aligned words of a side's memory for the peer's atomics: one to add to, one to
-// swap.
+// words returns two aligned words of a side's memory for the peer's atomics: one for FetchAdd, one for CmpSwp.
 func words(s *side) (add, swap int) {
 	off := int(-s.mr.Addr() & 7)
 	return off, off + 64
@@ -448,7 +446,7 @@ func (a *actor) atomic(r *posted, at int) {
 	}
 }
 
-// replenish posts receives at the peer, not always: then it is not ready.
+// replenish posts receives at the peer, but not always: then the peer is not ready.
 func (a *actor) replenish() {
 	for len(a.idle) > 0 && a.h.rng.IntN(4) > 0 {
 		if s := a.peer.qp.Query().State; s != verbs.RTS {
@@ -462,7 +460,7 @@ func (a *actor) replenish() {
 	}
 }
 
-// collect takes what completed on both sides.
+// collect handles the completions of both sides.
 func (h *history) collect() {
 	for _, a := range h.actors {
 		a.own.mu.Lock()
@@ -486,7 +484,7 @@ func (h *history) collect() {
 	}
 }
 
-// completed takes the completion of a request.
+// completed handles the completion of a request.
 func (a *actor) completed(wc *verbs.WC) {
 	t := a.h.t
 	for {
@@ -517,7 +515,7 @@ func (a *actor) completed(wc *verbs.WC) {
 	}
 }
 
-// succeeded checks what a request brought.
+// succeeded checks the result of a request.
 func (a *actor) succeeded(r *posted) {
 	if r.adds {
 		a.added++
@@ -539,8 +537,7 @@ func (a *actor) succeeded(r *posted) {
 	}
 }
 
-// received takes the completion of a receive at the peer: the oldest message, in the oldest
-// receive.
+// received handles the completion of a receive at the peer: the oldest message, in the oldest receive.
 func (a *actor) received(wc *verbs.WC) {
 	t := a.h.t
 	if len(a.receives) == 0 || uint64(a.receives[0]) != wc.WRID {
@@ -569,7 +566,7 @@ func (a *actor) received(wc *verbs.WC) {
 	}
 }
 
-// judge compares what is left with the model.
+// judge compares the final state with the model.
 func (h *history) judge() {
 	t := h.t
 	if !h.ended {
@@ -582,7 +579,7 @@ func (h *history) judge() {
 			t.Errorf("actor %d: the word holds %d, %d FetchAdds of %d completed", i, sum, a.added, len(a.sums)-1)
 		}
 		if h.ended {
-			continue // what was on its way may have taken effect or not
+			continue // what was in flight may have taken effect or not
 		}
 		if got := binary.NativeEndian.Uint64(a.peer.buf[swap:]); got != a.swapped {
 			t.Errorf("actor %d: the word holds %d, want %d", i, got, a.swapped)

@@ -2,14 +2,15 @@ package roce
 
 import "time"
 
-// What a queue pair has out counts in what it shares with others: packets of requests in the window of its path, and what
-// READs still bring in another one of that and in the device's room.
+// What a queue pair has in flight counts in limits that it shares with others: packets of requests in the window of its
+// path, and outstanding READ data in another window of the path and in the device's room for answers.
 //
-// Once a queue pair is hushed, what it has out counts for as long as it may take to arrive, and no longer: it is lost, for all
-// that is known. Of many queue pairs whose other ends are gone, or whose packets an outage met, it would fill the windows until
-// they are given up, while others to the same peer wait. Until it sends again, or hears, such a one is silent.
+// Once a queue pair is hushed (only its oldest packet may be in flight, see hushed), what it has in flight counts only
+// for as long as it may take to arrive: after that it is presumed lost. Otherwise the packets of many queue pairs whose
+// other ends are gone, or that an outage hit, would fill the windows until these are given up, while others to the same
+// peer wait. Until it sends again, or hears from the peer, such a queue pair is silent.
 
-// sent takes note of n bytes of requests that leave.
+// sent counts n bytes of requests that are sent.
 func (q *qp) sent(n int) {
 	q.req.inflight += n
 	if !q.req.silent {
@@ -17,7 +18,7 @@ func (q *qp) sent(n int) {
 	}
 }
 
-// arrived takes note of n bytes of requests that the peer has.
+// arrived counts n bytes of requests that have arrived at the peer.
 func (q *qp) arrived(n int) {
 	q.req.inflight -= n
 	q.path.window.acked(n)
@@ -31,8 +32,8 @@ func (q *qp) withdrawn(n int) {
 	}
 }
 
-// readsSent, readsHere and readsWithdrawn take note of n bytes of answers that are asked for,
-// that are here, and that are given up.
+// readsSent, readsHere and readsWithdrawn count n bytes of READ data that are requested, that have arrived, and that
+// are given up.
 func (q *qp) readsSent(n int) {
 	q.req.readBytes += n
 	if !q.req.silent {
@@ -53,7 +54,8 @@ func (q *qp) readsWithdrawn(n int) {
 	}
 }
 
-// readsSent and readsWithdrawn do so in what is shared, and readsOver in the device's room, where they are here too.
+// readsSent and readsWithdrawn do the same for the shared limits; readsOver does it for the device's room only, also
+// for data that has arrived.
 func (d *Device) readsSent(p *path, n int) {
 	if p.reads.inflight == 0 && n > 0 {
 		d.readers++
@@ -74,7 +76,7 @@ func (d *Device) readsOver(p *path, n int) {
 	}
 }
 
-// setSilent takes what q has out from the windows, or puts it back. Who may go on then does.
+// setSilent removes what q has in flight from the windows, or puts it back. Queue pairs that have room then continue.
 func (q *qp) setSilent(silent bool) {
 	d, r, p := q.d, &q.req, q.path
 	if r.silent == silent {
@@ -92,7 +94,7 @@ func (q *qp) setSilent(silent bool) {
 	}
 }
 
-// heard takes note that the peer has answered, before what it says is looked at.
+// heard records that the peer has answered, before the answer is examined.
 func (q *qp) heard(now time.Duration) {
 	if q.req.silent {
 		q.setSilent(false)
@@ -104,7 +106,7 @@ func (q *qp) heard(now time.Duration) {
 	p.heardAt = now
 }
 
-// outageOver has those on p try again that are hushed: where nothing was heard of any of them, the way was cut.
+// outageOver makes the hushed queue pairs on p try again: if nothing was heard from any of them, the path was cut.
 func (d *Device) outageOver(p *path, now time.Duration) {
 	for _, q := range d.qps.all {
 		if r := &q.req; q.path == p && q.hushed() && r.deadline != 0 {

@@ -13,7 +13,7 @@ type DREQ struct {
 	PrivateData [DREQPrivateSize]byte
 }
 
-// AttributeID is AttrDREQ.
+// AttributeID returns AttrDREQ.
 func (*DREQ) AttributeID() AttributeID { return AttrDREQ }
 
 func (m *DREQ) put(b []byte) {
@@ -34,7 +34,7 @@ type DREP struct {
 	PrivateData [DREPPrivateSize]byte
 }
 
-// AttributeID is AttrDREP.
+// AttributeID returns AttrDREP.
 func (*DREP) AttributeID() AttributeID { return AttrDREP }
 
 func (m *DREP) put(b []byte) {

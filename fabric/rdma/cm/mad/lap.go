@@ -1,13 +1,13 @@
 package mad
 
-// LAP asks to load an alternate path (IBTA 12.8.1). RoCE has no path migration: it is recognised so
-// that it can be refused, and only its IDs are read.
+// LAP asks to load an alternate path (IBTA 12.8.1). RoCE has no path migration: a LAP is recognized so that it can be
+// refused, and only its IDs are decoded.
 type LAP struct {
 	CommIDs
 	Rest [bodySize - 8]byte
 }
 
-// AttributeID is AttrLAP.
+// AttributeID returns AttrLAP.
 func (*LAP) AttributeID() AttributeID { return AttrLAP }
 
 func (m *LAP) put(b []byte) {
@@ -34,7 +34,7 @@ type APR struct {
 	Rest       [bodySize - 10]byte
 }
 
-// AttributeID is AttrAPR.
+// AttributeID returns AttrAPR.
 func (*APR) AttributeID() AttributeID { return AttrAPR }
 
 func (m *APR) put(b []byte) {

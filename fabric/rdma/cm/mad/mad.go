@@ -58,16 +58,15 @@ func (a AttributeID) String() string {
 	return attributeNames[a-firstAttr]
 }
 
-// Message is the part of a CM MAD behind its header. The pointers to the message types of this
-// package fulfil it.
+// Message is the part of a CM MAD after its header. The pointers to the message types of this package implement it.
 type Message interface {
-	// AttributeID is the attribute that the MAD header names the message by.
+	// AttributeID returns the attribute that names the message in the MAD header.
 	AttributeID() AttributeID
 	put(body []byte) // into bodySize zero bytes
 	get(body []byte) // from bodySize bytes
 }
 
-// newMessage makes the empty message of an attribute; nil for one outside the table.
+// newMessage returns an empty message of an attribute; nil for one outside the table.
 func newMessage(a AttributeID) Message {
 	switch a {
 	case AttrREQ:
@@ -114,13 +113,12 @@ func Append(b []byte, tid uint64, m Message) []byte {
 	return b
 }
 
-// optioned is a message whose AttributeModifier has a meaning: options of enhanced connection
-// establishment, which a vendor gives one.
+// optioned is a message whose AttributeModifier has a meaning: the options of enhanced connection establishment, which
+// are defined by the vendor.
 type optioned interface{ options() *uint32 }
 
-// Parse reads a MAD. The message keeps nothing of mad. Status and ClassSpecific are not looked at,
-// AttributeModifier where it has a meaning.
-// An error is an ErrMalformed that names the field.
+// Parse decodes a MAD. The message doesn't retain mad. Status and ClassSpecific are ignored, and so is
+// AttributeModifier, except in messages in which it has a meaning. An error is an ErrMalformed that names the field.
 func Parse(mad []byte) (tid uint64, m Message, err error) {
 	if len(mad) != Size {
 		return 0, nil, fmt.Errorf("%w: %d bytes, want %d", ErrMalformed, len(mad), Size)
@@ -149,17 +147,17 @@ func Parse(mad []byte) (tid uint64, m Message, err error) {
 	return binary.BigEndian.Uint64(mad[8:]), m, nil
 }
 
-// CommIDs are the communication IDs that begin most messages, from the sender's view: the
-// receiver finds its own in Remote.
+// CommIDs are the communication IDs at the start of most messages, from the sender's point of view: the receiver finds
+// its own in Remote.
 type CommIDs struct {
 	Local, Remote uint32
 }
 
-// Reversed are the same IDs from the other side's view, as an answer has them.
+// Reversed returns the same IDs from the other side's point of view, for an answer.
 func (c CommIDs) Reversed() CommIDs { return CommIDs{c.Remote, c.Local} }
 
-// RemoteID is the communication ID of its receiver's that a datagram of Size bytes names, 0 for none. What else it says
-// isn't looked at: it may be one that Parse refuses.
+// RemoteID returns the receiver's communication ID that a datagram of Size bytes names, 0 for none. The rest isn't
+// checked: Parse may refuse the datagram.
 func RemoteID(mad []byte) uint32 {
 	switch AttributeID(binary.BigEndian.Uint16(mad[16:])) {
 	case AttrREQ, AttrSIDRREQ, AttrSIDRREP: // others have CommIDs

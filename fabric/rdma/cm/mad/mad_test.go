@@ -62,7 +62,7 @@ func linuxSample(t testing.TB, capture, frame string) (uint64, Message) {
 	return 0, nil
 }
 
-// Every MAD of Linux parses to its message and is made again byte by byte.
+// Every MAD of Linux is parsed, and encoded again to the same bytes.
 func TestLinuxMADsRoundTrip(t *testing.T) {
 	for _, s := range linuxSamples(t) {
 		tid, m, err := Parse(s.mad)
@@ -148,12 +148,12 @@ func TestLinuxOthers(t *testing.T) {
 	}
 }
 
-// Where each field lies, by its bytes: IBTA 12.6.
+// The position of each field, byte by byte: IBTA 12.6.
 func TestFieldOffsets(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		m    Message
-		off  int // behind the header
+		off  int // after the header
 		want []byte
 	}{
 		{"REQ vendor", &REQ{VendorID: 0x010203}, 4, []byte{0, 1, 2, 3}},
@@ -183,7 +183,7 @@ func TestFieldOffsets(t *testing.T) {
 	}
 }
 
-// The ID that a datagram names of its receiver's, by message: IBTA 12.6 has it behind the sender's.
+// The receiver's ID that a datagram names, by message: in IBTA 12.6 it follows the sender's.
 func TestRemoteID(t *testing.T) {
 	ids := CommIDs{Local: 0x01020304, Remote: 0x05060708}
 	for _, m := range []Message{

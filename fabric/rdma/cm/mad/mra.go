@@ -1,6 +1,6 @@
 package mad
 
-// MRAPrivateSize is the private data of a MRA in bytes.
+// MRAPrivateSize is the size of the private data of an MRA in bytes.
 const MRAPrivateSize = 222
 
 // MRA says that a message arrived and that its answer takes longer (IBTA 12.6.6).
@@ -11,7 +11,7 @@ type MRA struct {
 	PrivateData    [MRAPrivateSize]byte
 }
 
-// AttributeID is AttrMRA.
+// AttributeID returns AttrMRA.
 func (*MRA) AttributeID() AttributeID { return AttrMRA }
 
 func (m *MRA) put(b []byte) {

@@ -16,15 +16,15 @@ const (
 // portSpaceTCP is the prefix of the service IDs of RDMA_PS_TCP; the low 16 bits are the port.
 const portSpaceTCP = 0x0000000001060000
 
-// ServiceID is the service ID of a port in the port space RDMA_PS_TCP.
+// ServiceID returns the service ID of a port in the port space RDMA_PS_TCP.
 func ServiceID(port uint16) uint64 { return portSpaceTCP | uint64(port) }
 
-// ServicePort is the port of a service ID; false outside RDMA_PS_TCP.
+// ServicePort returns the port of a service ID; false outside RDMA_PS_TCP.
 func ServicePort(id uint64) (uint16, bool) {
 	return uint16(id), id&^0xffff == portSpaceTCP
 }
 
-// ErrPrivateHeader says that the private data of a REQ don't begin with an RDMA-CM header.
+// ErrPrivateHeader says that the private data of a REQ doesn't begin with an RDMA-CM header.
 var ErrPrivateHeader = errors.New("bad RDMA-CM private header")
 
 // PrivateHeader is the RDMA-CM header, the first PrivateHeaderSize bytes of the private data of
@@ -39,7 +39,7 @@ type PrivateHeader struct {
 	Destination netip.Addr
 }
 
-// Bytes is h as it is sent. Both addresses are of one family.
+// Bytes returns the encoded header. Both addresses must be of one family.
 func (h PrivateHeader) Bytes() []byte {
 	version := byte(0x60)
 	if h.Source.Is4() {
@@ -58,8 +58,7 @@ func appendPrivateAddr(b []byte, a netip.Addr) []byte {
 	return append(b, a.WithZone("").AsSlice()...)
 }
 
-// ParsePrivateHeader reads the header at the start of b. An error is an ErrPrivateHeader that
-// names the field.
+// ParsePrivateHeader decodes the header at the start of b. An error is an ErrPrivateHeader that names the field.
 func ParsePrivateHeader(b []byte) (PrivateHeader, error) {
 	var h PrivateHeader
 	if len(b) < PrivateHeaderSize {

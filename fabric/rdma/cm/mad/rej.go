@@ -12,8 +12,8 @@ const (
 	ARISize        = 72 // additional reject information
 )
 
-// REJ refuses a request or a reply, or ends an attempt (IBTA 12.6.7). The local communication
-// ID is 0 where a REQ is refused straight away.
+// REJ refuses a request or a reply, or ends an attempt (IBTA 12.6.7). The local communication ID is 0 if a REQ is
+// refused immediately.
 type REJ struct {
 	CommIDs
 	Message     AnsweredMessage
@@ -23,7 +23,7 @@ type REJ struct {
 	PrivateData [REJPrivateSize]byte
 }
 
-// AttributeID is AttrREJ.
+// AttributeID returns AttrREJ.
 func (*REJ) AttributeID() AttributeID { return AttrREJ }
 
 func (m *REJ) put(b []byte) {
@@ -44,14 +44,14 @@ func (m *REJ) get(b []byte) {
 	copy(m.PrivateData[:], b[84:])
 }
 
-// SetGUID makes the ARI the CA GUID of the sender, as reason 4 (timeout) wants it: by it the
-// receiver finds the connection when it hasn't told its own ID yet.
+// SetGUID sets the ARI to the CA GUID of the sender, as reason 4 (timeout) requires: the receiver finds the connection
+// by it if it hasn't sent its own ID yet.
 func (m *REJ) SetGUID(guid uint64) {
 	binary.BigEndian.PutUint64(m.ARI[:], guid)
 	m.InfoLength = 8
 }
 
-// GUID is the CA GUID that SetGUID put into the ARI.
+// GUID returns the CA GUID that SetGUID put into the ARI.
 func (m *REJ) GUID() uint64 { return binary.BigEndian.Uint64(m.ARI[:]) }
 
 var (

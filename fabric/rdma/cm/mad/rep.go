@@ -2,7 +2,7 @@ package mad
 
 import "encoding/binary"
 
-// REPPrivateSize is the private data of a REP in bytes.
+// REPPrivateSize is the size of the private data of a REP in bytes.
 const REPPrivateSize = 196
 
 // REP is the reply to a request for communication (IBTA 12.6.8).
@@ -25,11 +25,11 @@ type REP struct {
 	PrivateData        [REPPrivateSize]byte
 }
 
-// FailoverUnsupported is the Failover Accepted of a device without path migration, to a REQ with an
-// alternate path.
+// FailoverUnsupported is the Failover Accepted value that a device without path migration sends in answer to a REQ with
+// an alternate path.
 const FailoverUnsupported = 1
 
-// AttributeID is AttrREP.
+// AttributeID returns AttrREP.
 func (*REP) AttributeID() AttributeID { return AttrREP }
 
 func (m *REP) options() *uint32 { return &m.Options }

@@ -6,7 +6,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
 )
 
-// REQPrivateSize is the private data of a REQ in bytes, with the RDMA-CM header in it.
+// REQPrivateSize is the size of the private data of a REQ in bytes, including the RDMA-CM header.
 const REQPrivateSize = 92
 
 // REQ is a request for communication (IBTA 12.6.5). Timeouts are 5-bit codes (4.096 µs × 2^n),
@@ -36,7 +36,7 @@ type REQ struct {
 	SRQ                bool
 	ExtendedTransport  uint8 // 3 bits
 	Primary, Alternate Path
-	AlternateSAP       bool   // subnet administrator bit behind the alternate ACK timeout
+	AlternateSAP       bool   // subnet administrator bit after the alternate ACK timeout
 	Options            uint32 // AttributeModifier of the MAD header
 	PrivateData        [REQPrivateSize]byte
 }
@@ -60,7 +60,7 @@ type Path struct {
 	ACKTimeout          uint8 // Local ACK Timeout: 4.096 µs × 2^n
 }
 
-// AttributeID is AttrREQ.
+// AttributeID returns AttrREQ.
 func (*REQ) AttributeID() AttributeID { return AttrREQ }
 
 func (m *REQ) options() *uint32 { return &m.Options }

@@ -1,15 +1,15 @@
 package mad
 
-// RTUPrivateSize is the private data of a RTU in bytes.
+// RTUPrivateSize is the size of the private data of an RTU in bytes.
 const RTUPrivateSize = 224
 
-// RTU says ready to use: the active side has taken the REP (IBTA 12.6.9).
+// RTU says that the connection is ready to use: the active side has accepted the REP (IBTA 12.6.9).
 type RTU struct {
 	CommIDs
 	PrivateData [RTUPrivateSize]byte
 }
 
-// AttributeID is AttrRTU.
+// AttributeID returns AttrRTU.
 func (*RTU) AttributeID() AttributeID { return AttrRTU }
 
 func (m *RTU) put(b []byte) {

@@ -11,8 +11,8 @@ const (
 // SIDRUnsupported is the SIDR_REP status "service ID not supported" (IBTA 12.11.2).
 const SIDRUnsupported = 1
 
-// SIDRREQ asks for the QP of a datagram service (IBTA 12.11.1). RDMA connections don't use it;
-// it is answered so that the peer need not wait for its timeouts.
+// SIDRREQ asks for the QP of a datagram service (IBTA 12.11.1). RDMA connections don't use it; it is answered so that
+// the peer need not wait for its timeouts.
 type SIDRREQ struct {
 	RequestID   uint32
 	PKey        uint16
@@ -20,7 +20,7 @@ type SIDRREQ struct {
 	PrivateData [SIDRREQPrivateSize]byte
 }
 
-// AttributeID is AttrSIDRREQ.
+// AttributeID returns AttrSIDRREQ.
 func (*SIDRREQ) AttributeID() AttributeID { return AttrSIDRREQ }
 
 func (m *SIDRREQ) put(b []byte) {
@@ -49,7 +49,7 @@ type SIDRREP struct {
 	PrivateData [SIDRREPPrivateSize]byte
 }
 
-// AttributeID is AttrSIDRREP.
+// AttributeID returns AttrSIDRREP.
 func (*SIDRREP) AttributeID() AttributeID { return AttrSIDRREP }
 
 func (m *SIDRREP) put(b []byte) {

@@ -2,9 +2,9 @@ package wire
 
 import "encoding/binary"
 
-// Requests that take an acknowledgement along, between two software RNICs that have agreed on it
-// (package roce). The opcodes are those of the requests with the upper three bits set, which the
-// specification leaves to manufacturers (IBTA table 38), and behind the other headers is AckPSN.
+// Requests that carry an acknowledgement, between two software RNICs that have agreed on it (package roce). The opcodes
+// are those of the requests with the upper three bits set, which the specification leaves to manufacturers (IBTA table
+// 38), and AckPSN follows the other headers.
 const (
 	WriteSendAck        = acknowledges | WriteSend
 	WriteSendWithInvAck = acknowledges | WriteSendWithInv
@@ -15,7 +15,7 @@ const (
 	acknowledges Opcode = 0xe0
 )
 
-// WithAck is the opcode of the same request with an acknowledgement, or o where there is none.
+// WithAck returns the opcode of the same request with an acknowledgement, or o if there is none.
 func (o Opcode) WithAck() Opcode {
 	if a := o | acknowledges; opTable[a].headers == opTable[o].headers|HasAckPSN {
 		return a
@@ -26,14 +26,13 @@ func (o Opcode) WithAck() Opcode {
 // AckPSNSize is the length of an AckPSN.
 const AckPSNSize = 4
 
-// AckPSN is the last PSN that the sender of a request has executed of those that the receiver has sent
-// it, as that of an ACKNOWLEDGE is.
+// AckPSN is the last PSN from the receiver that the sender of the request has executed, like the PSN of an ACKNOWLEDGE.
 type AckPSN PSN
 
-// Append writes the header: a reserved byte, and the PSN.
+// Append appends the header: a reserved byte, and the PSN.
 func (h AckPSN) Append(b []byte) []byte { return binary.BigEndian.AppendUint32(b, uint32(h)) }
 
-// ParseAckPSN reads the header.
+// ParseAckPSN parses the header.
 func ParseAckPSN(h *AckPSN, b []byte) error {
 	if len(b) < AckPSNSize {
 		return ErrShort

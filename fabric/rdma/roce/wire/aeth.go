@@ -5,18 +5,18 @@ import "fmt"
 // AETHSize is the length of the ACK extended transport header.
 const AETHSize = 4
 
-// AETH is what the responder says of the requests so far (IBTA 9.3.5).
+// AETH is the responder's report on the requests so far (IBTA 9.3.5).
 type AETH struct {
 	Syndrome Syndrome
 	MSN      MSN // messages completed by the responder
 }
 
-// Append writes the header.
+// Append appends the header.
 func (h *AETH) Append(b []byte) []byte {
 	return append(b, byte(h.Syndrome), byte(h.MSN>>16), byte(h.MSN>>8), byte(h.MSN))
 }
 
-// ParseAETH reads the header.
+// ParseAETH parses the header.
 func ParseAETH(h *AETH, b []byte) error {
 	if len(b) < AETHSize {
 		return ErrShort
@@ -39,17 +39,17 @@ const (
 	syndromeValue = 0x1f
 )
 
-// Syndromes. RNRNAK makes the others.
+// Syndromes. RNRNAK returns the others.
 const (
 	ACK                      Syndrome = 0x1f // with no limit on credits
 	NAKPSNSequenceError      Syndrome = 0x60
 	NAKInvalidRequest        Syndrome = 0x61
 	NAKRemoteAccessError     Syndrome = 0x62
 	NAKRemoteOperationalErr  Syndrome = 0x63
-	NAKInvalidRDRequestError Syndrome = 0x64 // of the reliable datagram, never valid here
+	NAKInvalidRDRequestError Syndrome = 0x64 // of reliable datagrams, never valid here
 )
 
-// RNRNAK is the receiver-not-ready NAK with a timer code of 0..31.
+// RNRNAK returns the receiver-not-ready NAK with a timer code of 0..31.
 func RNRNAK(timer uint8) Syndrome { return syndromeRNR | Syndrome(timer&syndromeValue) }
 
 // IsACK reports whether s acknowledges.
@@ -58,11 +58,11 @@ func (s Syndrome) IsACK() bool { return s&syndromeClass == syndromeACK }
 // IsRNR reports whether s is a receiver-not-ready NAK.
 func (s Syndrome) IsRNR() bool { return s&syndromeClass == syndromeRNR }
 
-// RNRTimer is the timer code of a receiver-not-ready NAK.
+// RNRTimer returns the timer code of a receiver-not-ready NAK.
 func (s Syndrome) RNRTimer() uint8 { return uint8(s & syndromeValue) }
 
-// Credits is the number of receive requests that an ACK offers; limited is false for "no
-// limit" and for what is not an ACK.
+// Credits returns the number of receive requests that an ACK offers; limited is false for "no limit" and if s is not an
+// ACK.
 func (s Syndrome) Credits() (n int, limited bool) {
 	if !s.IsACK() || s == ACK {
 		return 0, false
@@ -70,7 +70,7 @@ func (s Syndrome) Credits() (n int, limited bool) {
 	return int(creditTable[s&syndromeValue]), true
 }
 
-// String names the syndrome.
+// String returns the name of the syndrome.
 func (s Syndrome) String() string {
 	switch {
 	case s == ACK:

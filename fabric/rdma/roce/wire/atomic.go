@@ -8,10 +8,10 @@ const (
 	AtomicAckETHSize = 8
 )
 
-// AtomicWritePayload is the length of what an ATOMIC WRITE writes (annex A19).
+// AtomicWritePayload is the length of the data of an ATOMIC WRITE (annex A19).
 const AtomicWritePayload = 8
 
-// AtomicETH is the operand of an atomic (IBTA 9.3.4).
+// AtomicETH holds the operands of an atomic (IBTA 9.3.4).
 type AtomicETH struct {
 	VA        uint64 // virtual address, a multiple of 8
 	RKey      uint32
@@ -19,7 +19,7 @@ type AtomicETH struct {
 	CompareDt uint64 // CmpSwap: the value expected
 }
 
-// Append writes the header.
+// Append appends the header.
 func (h *AtomicETH) Append(b []byte) []byte {
 	b = binary.BigEndian.AppendUint64(b, h.VA)
 	b = binary.BigEndian.AppendUint32(b, h.RKey)
@@ -27,7 +27,7 @@ func (h *AtomicETH) Append(b []byte) []byte {
 	return binary.BigEndian.AppendUint64(b, h.CompareDt)
 }
 
-// ParseAtomicETH reads the header.
+// ParseAtomicETH parses the header.
 func ParseAtomicETH(h *AtomicETH, b []byte) error {
 	if len(b) < AtomicETHSize {
 		return ErrShort
@@ -39,17 +39,17 @@ func ParseAtomicETH(h *AtomicETH, b []byte) error {
 	return nil
 }
 
-// AtomicAckETH is the result of an atomic: the value before it (IBTA 9.3.5.3).
+// AtomicAckETH is the result of an atomic: the value before the operation (IBTA 9.3.5.3).
 type AtomicAckETH struct {
 	OrigRemDt uint64
 }
 
-// Append writes the header.
+// Append appends the header.
 func (h *AtomicAckETH) Append(b []byte) []byte {
 	return binary.BigEndian.AppendUint64(b, h.OrigRemDt)
 }
 
-// ParseAtomicAckETH reads the header.
+// ParseAtomicAckETH parses the header.
 func ParseAtomicAckETH(h *AtomicAckETH, b []byte) error {
 	if len(b) < AtomicAckETHSize {
 		return ErrShort

@@ -32,8 +32,8 @@ func BenchmarkICRC(b *testing.B) {
 	}
 }
 
-// BenchmarkPut writes packets one behind the other to 2 MiB, as to memory that is shared, with their payloads in the
-// caches or from 64 MiB at random.
+// BenchmarkPut writes packets one after the other to 2 MiB, as to shared memory, with their payloads in the caches or
+// from random places in 64 MiB.
 func BenchmarkPut(b *testing.B) {
 	far := make([]byte, 64<<20)
 	for i := 0; i < len(far); i += 4096 {

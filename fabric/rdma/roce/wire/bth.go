@@ -23,18 +23,18 @@ const (
 // BTH is the base transport header of every packet (IBTA 9.2).
 type BTH struct {
 	Opcode    Opcode
-	Solicited bool  // SE: the receiver's consumer wants an event
-	MigReq    bool  // migration state; true is the ordinary "migrated" of hardware
+	Solicited bool  // SE: asks for an event at the receiver's consumer
+	MigReq    bool  // migration state; true is the usual "migrated" of hardware
 	PadCnt    uint8 // 0..3 zero bytes after the payload
-	FECN      bool  // congestion met on the way here
-	BECN      bool  // congestion met by what the receiver of this sent
-	AckReq    bool  // the responder shall acknowledge this packet
+	FECN      bool  // this packet met congestion on its way
+	BECN      bool  // packets from the receiver of this one met congestion
+	AckReq    bool  // asks the responder to acknowledge this packet
 	PKey      uint16
 	DestQP    QPN
 	PSN       PSN
 }
 
-// Append writes the header. TVer and the reserved bits are 0.
+// Append appends the header. TVer and the reserved bits are 0.
 func (h *BTH) Append(b []byte) []byte {
 	f1 := h.PadCnt & bthPadMask << bthPadShift
 	if h.Solicited {
@@ -59,7 +59,7 @@ func (h *BTH) Append(b []byte) []byte {
 		f8, byte(h.PSN>>16), byte(h.PSN>>8), byte(h.PSN))
 }
 
-// ParseBTH reads the header. The reserved bits are ignored, a TVer other than 0 is ErrTVer.
+// ParseBTH parses the header. The reserved bits are ignored; a TVer other than 0 is ErrTVer.
 func ParseBTH(h *BTH, b []byte) error {
 	if len(b) < BTHSize {
 		return ErrShort
@@ -81,7 +81,7 @@ func ParseBTH(h *BTH, b []byte) error {
 	return nil
 }
 
-// DestQPOf is the destination queue pair of a packet, 0 where there is no header.
+// DestQPOf returns the destination queue pair of a packet, 0 if it is too short for a BTH.
 func DestQPOf(b []byte) QPN {
 	if len(b) < BTHSize {
 		return 0
@@ -89,8 +89,8 @@ func DestQPOf(b []byte) QPN {
 	return QPN(uint24(b[5:]))
 }
 
-// PKeyMatch reports whether two P_Keys let packets through: the same partition, and at least
-// one side a full member (IBTA 10.9.3).
+// PKeyMatch reports whether packets may pass between two P_Keys: the same partition, and at least one side a full
+// member (IBTA 10.9.3).
 func PKeyMatch(a, b uint16) bool {
 	const membership = 0x8000
 	return (a^b)&^membership == 0 && (a|b)&membership != 0

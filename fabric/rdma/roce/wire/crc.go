@@ -5,11 +5,11 @@ import (
 	"hash/crc32"
 )
 
-// The CRC state here is raw: it starts at all ones and is inverted at the end by who asks for a
-// checksum. Raw states are linear: the state after a message is the XOR of the state after a
-// message of zeros and of what each one-bit contributes, which the ICRC code rests on.
+// The CRC state here is raw: it starts at all ones, and the caller inverts it at the end to get a checksum. Raw states
+// are linear: the state after a message is the XOR of the state after a message of zeros and of the contribution of
+// each one-bit. The ICRC code relies on that.
 
-// crcTables[k][v] is what byte v contributes to the state when k more bytes follow it.
+// crcTables[k][v] is the contribution of byte v to the state when k more bytes follow it.
 var crcTables = makeCRCTables()
 
 func makeCRCTables() (t [8][256]uint32) {
@@ -22,7 +22,7 @@ func makeCRCTables() (t [8][256]uint32) {
 	return t
 }
 
-// crcZeros is the state n zero bytes after state.
+// crcZeros returns the state n zero bytes after state.
 func crcZeros(state uint32, n int) uint32 {
 	for ; n > 0; n-- {
 		state = crc32.IEEETable[byte(state)] ^ state>>8
@@ -30,7 +30,7 @@ func crcZeros(state uint32, n int) uint32 {
 	return state
 }
 
-// crcLong is the length from which hash/crc32's vector instructions pay off.
+// crcLong is the length from which the vector instructions of hash/crc32 pay off.
 const crcLong = 64
 
 // crcPortable is crcUpdate for any processor.
@@ -48,11 +48,10 @@ func crcPacketPortable(state uint32, p []byte) uint32 {
 	return crcPortable(state, p[BTHSize:])
 }
 
-// maskByte4 makes ones of byte 4 of eight bytes: a BTH's FECN, BECN and reserved bits, which the
-// ICRC doesn't cover.
+// maskByte4 sets byte 4 of eight bytes to ones: a BTH's FECN, BECN and reserved bits, which the ICRC doesn't cover.
 const maskByte4 = 0xff << 32
 
-// crcShort is crcPortable by tables, for headers and the like.
+// crcShort is crcPortable using tables, for short data such as headers.
 func crcShort(state uint32, p []byte) uint32 {
 	for len(p) >= 8 {
 		state = crcWord(state, binary.LittleEndian.Uint64(p))
@@ -68,7 +67,7 @@ func crcShort(state uint32, p []byte) uint32 {
 	return state
 }
 
-// crcWord is the state after the eight bytes of w, lowest first.
+// crcWord returns the state after the eight bytes of w, lowest first.
 func crcWord(state uint32, w uint64) uint32 {
 	w ^= uint64(state)
 	return crcTables[7][byte(w)] ^ crcTables[6][byte(w>>8)] ^
@@ -77,7 +76,7 @@ func crcWord(state uint32, w uint64) uint32 {
 		crcTables[1][byte(w>>48)] ^ crcTables[0][byte(w>>56)]
 }
 
-// crcHalfWord is the state after the four bytes of w, lowest first.
+// crcHalfWord returns the state after the four bytes of w, lowest first.
 func crcHalfWord(state, w uint32) uint32 {
 	w ^= state
 	return crcTables[3][byte(w)] ^ crcTables[2][byte(w>>8)] ^

@@ -16,7 +16,7 @@ DATA fold512<>+0(SB)/8, $0x154442bd4
 DATA fold512<>+8(SB)/8, $0x1c6e41596
 GLOBL fold512<>(SB), RODATA|NOPTR, $16
 
-// The four quarters of 512 bits over 384, 256 and 128, and the last over nothing, which isn't multiplied.
+// For the four quarters of 512 bits: distances of 384, 256 and 128; the last quarter stays and isn't multiplied.
 DATA foldQuarters<>+0(SB)/8, $0x3db1ecdc
 DATA foldQuarters<>+8(SB)/8, $0x174359406
 DATA foldQuarters<>+16(SB)/8, $0xf1da05aa
@@ -49,7 +49,7 @@ DATA low32<>+0(SB)/8, $0xffffffff
 DATA low32<>+8(SB)/8, $0
 GLOBL low32<>(SB), RODATA|NOPTR, $16
 
-// From byte r on these shuffle the first r bytes of a block to its end, behind zeros.
+// The 16 bytes from byte r on are a shuffle mask that moves the first r bytes of a block to its end, after zeros.
 DATA toEnd<>+0(SB)/8, $0x8080808080808080
 DATA toEnd<>+8(SB)/8, $0x8080808080808080
 DATA toEnd<>+16(SB)/8, $0x0706050403020100
@@ -62,9 +62,9 @@ TEXT ·crcFold(SB), NOSPLIT, $0-60
 	MOVQ ones+8(FP), BX
 	MOVQ p_base+16(FP), SI
 	MOVQ p_len+24(FP), CX
-	MOVQ to+48(FP), DI // 0 where nothing is copied
+	MOVQ to+48(FP), DI // 0 if nothing is copied
 
-	// R8 is from what is summed to what is fetched meanwhile: next, or else some way ahead.
+	// R8 is the distance from the summed data to the prefetched data: next, or else some way ahead.
 	MOVQ    next+40(FP), DX
 	MOVQ    DX, R10
 	SUBQ    SI, R10
@@ -74,14 +74,14 @@ TEXT ·crcFold(SB), NOSPLIT, $0-60
 
 	VMOVDQU fold128<>(SB), X15
 
-	// The first 1 to 16 bytes, so that whole blocks follow. Zeros before them change nothing.
+	// The first 1 to 16 bytes, so that whole blocks follow. Zeros before them don't change the result.
 	LEAQ    -1(CX), DX
 	ANDQ    $15, DX
 	INCQ    DX
 	VMOVDQU 0(SI), X0
 	TESTQ   DI, DI
 	JEQ     first
-	VMOVDQU X0, 0(DI) // what is too much is overwritten by the blocks that follow
+	VMOVDQU X0, 0(DI) // excess bytes are overwritten by the blocks that follow
 	ADDQ    DX, DI
 
 first:
@@ -97,7 +97,7 @@ first:
 	TESTQ DI, DI
 	JEQ   aligned
 
-	// Up to where a line begins at to.
+	// Up to the start of a cache line in to.
 toLine:
 	TESTQ      $63, DI
 	JEQ        aligned
@@ -198,7 +198,7 @@ copyBy256:
 	JMP        copyBy256
 
 quarters:
-	// Z0 into Z1 into Z2 into Z3, each 512 bits further on, and the quarters of that into the last.
+	// Fold Z0 into Z1, Z1 into Z2, and Z2 into Z3, each over 512 bits, and the quarters of Z3 into its last one.
 	VBROADCASTI32X4 fold512<>(SB), Z14
 	VPCLMULQDQ      $0x00, Z14, Z0, Z4
 	VPCLMULQDQ      $0x11, Z14, Z0, Z0
@@ -306,7 +306,7 @@ copyBy128:
 	JMP        copyBy128
 
 together:
-	// Y0 into Y1 into Y2 into Y3, each 256 bits further on.
+	// Fold Y0 into Y1, Y1 into Y2, and Y2 into Y3, each over 256 bits.
 	VBROADCASTI128 fold256<>(SB), Y14
 	VPCLMULQDQ     $0x00, Y14, Y0, Y4
 	VPCLMULQDQ     $0x11, Y14, Y0, Y0
@@ -321,7 +321,7 @@ together:
 	VPXOR          Y4, Y3, Y3
 	VPXOR          Y2, Y3, Y3
 
-	// The low half of Y3 into the high one.
+	// Fold the low half of Y3 into the high one.
 	VEXTRACTI128 $1, Y3, X0
 	VPCLMULQDQ   $0x00, X15, X3, X4
 	VPCLMULQDQ   $0x11, X15, X3, X3
@@ -345,7 +345,7 @@ by16:
 	JMP        by16
 
 reduce:
-	// The low 64 bits of 128 over 96, which leaves 96; of these the low 32 over 64, which leaves 64.
+	// Fold the low 64 of the 128 bits over 96, which leaves 96; of these fold the low 32 over 64, which leaves 64.
 	VMOVDQU    low32<>(SB), X3
 	VPCLMULQDQ $0x10, X15, X0, X1
 	VPSRLDQ    $8, X0, X0
@@ -355,7 +355,7 @@ reduce:
 	VPSRLDQ    $4, X0, X0
 	VPXOR      X1, X0, X0
 
-	// Barrett: the upper 32 of these 64 bits are the remainder then.
+	// Barrett reduction: afterwards the upper 32 of these 64 bits are the remainder.
 	VMOVDQU    barrett<>(SB), X2
 	VPAND      X3, X0, X1
 	VPCLMULQDQ $0x10, X2, X1, X1

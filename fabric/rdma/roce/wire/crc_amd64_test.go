@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestFoldConstants computes the constants that the assembly says it has.
+// TestFoldConstants computes the constants in the assembly code and compares them.
 func TestFoldConstants(t *testing.T) {
 	source, err := os.ReadFile("crc_amd64.s")
 	if err != nil {
@@ -53,7 +53,7 @@ func TestCRCWithLess(t *testing.T) {
 		t.Log("this processor lacks VPCLMULQDQ, or does it by 256 bits: code that needs more is not tested here")
 	}
 	defer func(fold, wide, stream bool) { hasFold, hasWideFold, canStream = fold, wide, stream }(hasFold, hasWideFold, canStream)
-	canStream = hasFold // whosever the processor is
+	canStream = hasFold // regardless of the processor's vendor
 	t.Run("copying past the caches", TestCRCCopyEveryLength)
 	hasWideFold = false
 	t.Run("256 bits", TestCRCEveryLength)

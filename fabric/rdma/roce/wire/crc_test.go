@@ -27,7 +27,7 @@ func TestCRCEveryLength(t *testing.T) {
 	}
 }
 
-// TestCRCCopyEveryLength: what is copied while it is summed is all of it, and no more.
+// TestCRCCopyEveryLength: the copy made while summing is complete, and doesn't exceed the length.
 func TestCRCCopyEveryLength(t *testing.T) {
 	r := rand.New(rand.NewPCG(24, 25))
 	b := randomBytes(r, MaxPacket+64)
@@ -54,7 +54,8 @@ func TestCRCCopyEveryLength(t *testing.T) {
 	}
 }
 
-// TestCRCPacketWhileFetching: what is fetched meanwhile, however long, changes no state, nor what of a BTH counts as ones.
+// TestCRCPacketWhileFetching: prefetching, however much, changes neither the state nor which bits of a BTH count as
+// ones.
 func TestCRCPacketWhileFetching(t *testing.T) {
 	r := rand.New(rand.NewPCG(22, 23))
 	b := randomBytes(r, 8<<10)

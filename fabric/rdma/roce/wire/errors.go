@@ -1,7 +1,7 @@
 package wire
 
-// Error says why bytes are not a packet. It is a small number so that a receiver can count by
-// it: a counter array has NumErrors entries.
+// Error says why bytes are not a packet. It is a small number so that a receiver can index counters with it: a counter
+// array has NumErrors entries.
 type Error uint8
 
 // Reasons.
@@ -11,8 +11,8 @@ const (
 	ErrAlign                        // length is not a multiple of four
 	ErrTVer                         // transport header version is not 0
 	ErrOpcode                       // reserved opcode, or one of a service that is not offered
-	ErrPad                          // PadCnt where there is no payload to pad
-	ErrPayloadSize                  // an opcode of fixed size with another size
+	ErrPad                          // PadCnt is set but there is no payload to pad
+	ErrPayloadSize                  // the opcode has a fixed payload size, and this isn't it
 	NumErrors      = iota + 1
 )
 
@@ -27,7 +27,7 @@ var errorText = [NumErrors]string{
 	ErrPayloadSize: "payload size wrong for the opcode",
 }
 
-// Error names the fault.
+// Error describes the fault.
 func (e Error) Error() string {
 	if int(e) < len(errorText) {
 		return "roce: " + errorText[e]

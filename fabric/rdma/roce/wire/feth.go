@@ -5,7 +5,7 @@ import "encoding/binary"
 // FETHSize is the length of the flush extended transport header.
 const FETHSize = 4
 
-// FETH says how far a FLUSH carries data, and for which memory (IBTA annex A19).
+// FETH says how far a FLUSH moves data, and for which memory (IBTA annex A19).
 type FETH struct {
 	Placement   Placement
 	Selectivity Selectivity
@@ -20,12 +20,12 @@ const (
 	Persistence
 )
 
-// Selectivity is the memory that a FLUSH concerns.
+// Selectivity is the memory that a FLUSH covers.
 type Selectivity uint8
 
 // Selectivities.
 const (
-	SelectRange Selectivity = iota // what the RETH names
+	SelectRange Selectivity = iota // the range in the RETH
 	SelectMR                       // the whole memory region of the R_Key
 )
 
@@ -36,13 +36,13 @@ const (
 	fethSelectivityMask  = 3
 )
 
-// Append writes the header. The reserved bits are 0.
+// Append appends the header. The reserved bits are 0.
 func (h *FETH) Append(b []byte) []byte {
 	return binary.BigEndian.AppendUint32(b, uint32(h.Placement&fethPlacementMask)|
 		uint32(h.Selectivity&fethSelectivityMask)<<fethSelectivityShift)
 }
 
-// ParseFETH reads the header. The reserved bits are ignored.
+// ParseFETH parses the header. The reserved bits are ignored.
 func ParseFETH(h *FETH, b []byte) error {
 	if len(b) < FETHSize {
 		return ErrShort

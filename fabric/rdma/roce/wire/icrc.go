@@ -7,9 +7,8 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/prefetch"
 )
 
-// Lengths and offsets of what the ICRC covers before the BTH (annex A17.3.3): eight bytes of
-// ones in place of an LRH, then IP and UDP header with the fields that routers change, or that
-// would refer back to the ICRC, set to ones.
+// Lengths and offsets of what the ICRC covers before the BTH (annex A17.3.3): eight bytes of ones in place of an LRH,
+// then the IP and UDP headers, in which the fields that routers change, or that depend on the ICRC, are set to ones.
 const (
 	lrhSize  = 8
 	udpSize  = 8
@@ -28,7 +27,7 @@ const (
 // flagDF is "don't fragment" in the upper byte of the IPv4 flags and fragment offset.
 const flagDF = 0x40
 
-// prefixTable[v] is what byte v contributes to the state after the prefix.
+// prefixTable[v] is the contribution of byte v to the state after the prefix.
 type prefixTable [256]uint32
 
 func makePrefixTable(bytesAfter int) (t prefixTable) {
@@ -38,7 +37,7 @@ func makePrefixTable(bytesAfter int) (t prefixTable) {
 	return t
 }
 
-// Contributions of the fields that differ between the packets of a flow, per byte.
+// Contributions of the fields that differ between the packets of a flow, by byte.
 var (
 	v4LengthHi = makePrefixTable(prefixV4 - offV4TotalLength - 1)
 	v4LengthLo = makePrefixTable(prefixV4 - offV4TotalLength - 2)
@@ -55,9 +54,8 @@ type Flow struct {
 	v6    bool
 }
 
-// NewFlow prepares the ICRCs of packets from src to dst, which are of the same family; IPv4
-// addresses mapped into IPv6 count as IPv4. Over IPv4 the packets have DF set, as those of
-// every known sender have.
+// NewFlow prepares the ICRCs of packets from src to dst, which must be of the same family; IPv4 addresses mapped into
+// IPv6 count as IPv4. Over IPv4 the packets have DF set, as those of every known sender do.
 func NewFlow(src, dst netip.AddrPort) Flow {
 	var b [lrhSize + prefixV6]byte
 	p := b[:lrhSize]
@@ -85,7 +83,7 @@ func NewFlow(src, dst netip.AddrPort) Flow {
 
 const protoUDP = 17
 
-// as4 is Addr.As4 for any address: the zero address where a is not IPv4.
+// as4 is Addr.As4 for any address: it returns the zero address if a is not IPv4.
 func as4(a netip.Addr) [4]byte {
 	if !a.Is4() {
 		return [4]byte{}
@@ -93,7 +91,7 @@ func as4(a netip.Addr) [4]byte {
 	return a.As4()
 }
 
-// prefix is the state after the prefix of a packet whose UDP payload is n bytes long.
+// prefix returns the state after the prefix of a packet whose UDP payload is n bytes long.
 func (f Flow) prefix(n int, id uint16) uint32 {
 	udp := uint16(n + udpSize)
 	state := f.state ^ crcTables[3][udp>>8] ^ crcTables[2][byte(udp)]
@@ -104,16 +102,15 @@ func (f Flow) prefix(n int, id uint16) uint32 {
 	return state ^ v4LengthHi[total>>8] ^ v4LengthLo[byte(total)] ^ v4IDHi[id>>8] ^ v4IDLo[byte(id)]
 }
 
-// ICRC computes the invariant CRC of a packet: header is BTH and extension headers, payload
-// the data in any number of pieces; the pad is understood. What lies behind the header, the data with
-// its pad, may be given with it. Over IPv4 id is the Identification
-// that the packet will have. PutICRC and AppendTrailer write the result.
+// ICRC computes the invariant CRC of a packet: header is the BTH and extension headers, payload the data in any number
+// of pieces; the pad is implied. header may also include what follows it, the data with its pad. Over IPv4, id is the
+// Identification that the packet will have. PutICRC and AppendTrailer write the result.
 func (f Flow) ICRC(id uint16, header []byte, payload ...[]byte) uint32 {
 	return f.ICRCFetching(nil, id, header, payload...)
 }
 
-// ICRCFetching is ICRC, and has the processor fetch next meanwhile, which is to be summed soon: as far as the
-// packet is long.
+// ICRCFetching is ICRC, but meanwhile the processor prefetches next, the data to be summed soon, up to the length of
+// the packet.
 func (f Flow) ICRCFetching(next []byte, id uint16, header []byte, payload ...[]byte) uint32 {
 	fetch(next)
 	n := 0
@@ -130,14 +127,14 @@ func (f Flow) ICRCFetching(next []byte, id uint16, header []byte, payload ...[]b
 	return ^crcZeros(state, pad)
 }
 
-// Put writes a packet with its ICRC to to, which is as long as the packet, in memory that another processor reads next:
-// header, payload, pad and ICRC, where ICRC says what they are. Where the processor does that well, long payloads are read
-// once for both and written past its caches: call Fence before somebody is told. It fetches next meanwhile, which is to be
-// written soon.
+// Put writes a packet with its ICRC to to, which is as long as the packet, in memory that another processor reads next.
+// header, payload and id are as in ICRC. If the processor does that well, long payloads are read once, both to sum and
+// to copy them, and written past its caches: call Fence before telling anybody about them. Meanwhile the processor
+// prefetches next, which is to be written soon.
 func (f Flow) Put(to, next []byte, id uint16, header []byte, payload ...[]byte) {
 	fetch(next)
 	switch {
-	case canStream: // the packet's last line, where the next one begins, isn't written whole
+	case canStream: // the packet's last line, in which the next packet begins, isn't written whole
 		prefetch.ForWrite(to[len(to)-1 : min(len(to)+line, cap(to))])
 	case len(to) >= longPacket:
 		prefetch.ForWrite(to[len(to):cap(to)])
@@ -156,50 +153,49 @@ func (f Flow) Put(to, next []byte, id uint16, header []byte, payload ...[]byte) 
 
 const line = 64
 
-// longPacket is from how many bytes on the copy of a packet lasts until the next one's place is fetched.
+// longPacket is the length from which copying a packet takes long enough for the next one's place to be fetched
+// meanwhile.
 const longPacket = 1 << 10
 
-// fetch has the processor fetch next now where it can't be done while something is summed.
+// fetch makes the processor prefetch next now if that can't be done while a sum is computed.
 func fetch(next []byte) {
 	if !hasFold {
 		prefetch.Whole(next)
 	}
 }
 
-// PutICRC writes the ICRC into the last four bytes of a packet: it is the one little-endian
-// field.
+// PutICRC writes the ICRC to the last four bytes of a packet: it is the only little-endian field.
 func PutICRC(b []byte, icrc uint32) { binary.LittleEndian.PutUint32(b, icrc) }
 
-// AppendTrailer writes what follows a payload of n bytes: the pad and the ICRC.
+// AppendTrailer appends what follows a payload of n bytes: the pad and the ICRC.
 func AppendTrailer(b []byte, n int, icrc uint32) []byte {
 	var pad [MaxPad]byte
 	b = append(b, pad[:Pad(n)]...)
 	return binary.LittleEndian.AppendUint32(b, icrc)
 }
 
-// Verdict is what Verify found.
+// Verdict is the result of Verify.
 type Verdict uint8
 
 // Verdicts.
 const (
 	Bad       Verdict = iota // the packet is not what was sent
-	Exact                    // the ICRC is right with the Identification expected
-	Recovered                // the ICRC is right with another Identification, which is known now
+	Exact                    // the ICRC is right with the expected Identification
+	Recovered                // the ICRC is right with another Identification, which is now known
 )
 
 // Verify checks the ICRC of the UDP payload p.
 //
-// A socket doesn't show the IPv4 Identification. expected is a guess at it: for a train of
-// datagrams that were received as one, the index in the train is what a sender like ours uses.
-// Where the ICRC isn't right with that, Verify solves for the Identification and returns it
-// with Recovered, but for packets with more data than jumbo frames hold; see the package's
-// documentation for what this leaves of the ICRC's strength.
+// A socket doesn't show the IPv4 Identification. expected is a guess at it: for a train of datagrams that were received
+// as one, a sender like ours uses the index in the train. If the ICRC isn't right with that, Verify solves for the
+// Identification and returns it with Recovered, except for packets with more data than jumbo frames hold; see the
+// package documentation for what this leaves of the ICRC's strength.
 func (f Flow) Verify(p []byte, expected uint16) (Verdict, uint16) {
 	return f.VerifyFetching(nil, p, expected)
 }
 
-// VerifyFetching is Verify, and has the processor fetch next meanwhile, which is to be checked then: as far as p
-// is long.
+// VerifyFetching is Verify, but meanwhile the processor prefetches next, the data to be checked after p, up to the
+// length of p.
 func (f Flow) VerifyFetching(next, p []byte, expected uint16) (Verdict, uint16) {
 	if len(p) < MinPacket || len(p) > MaxPacket || len(p)&3 != 0 {
 		return Bad, expected

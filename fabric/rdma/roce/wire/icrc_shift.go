@@ -2,18 +2,18 @@ package wire
 
 import "sync/atomic"
 
-// shift tells which change of the four bytes of Identification, flags and fragment offset of an
-// IPv4 header would alone explain the wrong ICRC of a packet of one length. What these bytes
-// contribute to the ICRC is linear over GF(2), and both are 32 bits, so there is exactly one: the
-// XOR of an entry for each nibble of the syndrome, with the Identification in its upper half.
+// shift tells which change of the four bytes of Identification, flags and fragment offset of an IPv4 header would by
+// itself explain the wrong ICRC of a packet of one length. The contribution of these bytes to the ICRC is linear over
+// GF(2), and both are 32 bits, so there is exactly one: the XOR of an entry for each nibble of the syndrome, with the
+// Identification in its upper half.
 type shift [8][16]uint32
 
-// maxSolved is the longest packet whose Identification is solved for. In longer ones single-bit errors
-// would pass; they come from a sender like ours alone, and not in trains.
+// maxSolved is the longest packet whose Identification is solved for. In longer ones single-bit errors would pass; only
+// a sender like ours makes those, and not in trains.
 const maxSolved = MaxPacket - LongData + JumboData
 
-// shifts holds the maps by length/4 of the UDP payload, made at first use: 512 bytes for each
-// length that occurs, less than 1.1 MiB if every length does.
+// shifts holds the maps by length/4 of the UDP payload, made at first use: 512 bytes for each length that occurs, less
+// than 1.1 MiB if every length does.
 var shifts [maxSolved/4 + 1]atomic.Pointer[shift]
 
 // shiftOf returns the map for a UDP payload of n bytes; n is at most maxSolved and divisible
@@ -23,11 +23,11 @@ func shiftOf(n int) *shift {
 		return s
 	}
 	s := makeShift(n)
-	shifts[n/4].Store(s) // another one made meanwhile is equal
+	shifts[n/4].Store(s) // if another one was made meanwhile, it is equal
 	return s
 }
 
-// solve is the change of the Identification that alone explains the syndrome, if there is one.
+// solve returns the change of the Identification that by itself explains the syndrome, if there is one.
 func (s *shift) solve(syndrome uint32) (id uint16, ok bool) {
 	v := s[0][syndrome&15] ^ s[1][syndrome>>4&15] ^
 		s[2][syndrome>>8&15] ^ s[3][syndrome>>12&15] ^
@@ -52,7 +52,7 @@ func makeShift(n int) *shift {
 	return s
 }
 
-// nibbleTable[v] is the XOR of the columns that the bits of v choose.
+// nibbleTable[v] is the XOR of the columns selected by the bits of v.
 func nibbleTable(column [4]uint32) (t [16]uint32) {
 	for v := range t {
 		for i, c := range column {

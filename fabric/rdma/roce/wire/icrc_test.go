@@ -21,7 +21,7 @@ func unhex(tb testing.TB, s string) []byte {
 	return b
 }
 
-// icrcVectors are packets with their ICRC as the specification and hardware make it.
+// icrcVectors are packets with their ICRC as computed by the specification and by hardware.
 var icrcVectors = []struct {
 	name     string
 	src, dst string
@@ -111,8 +111,8 @@ func randomBytes(r *rand.Rand, n int) []byte {
 	return b
 }
 
-// longer is the length to try after n: step more, and far more where packets are longer than other
-// devices'.
+// longer returns the length to try after n: step more, and far more once packets are longer than those of other
+// devices.
 func longer(n, step int) int {
 	if n > MaxPathMTU+LongSend {
 		return n + 251*step
@@ -120,10 +120,10 @@ func longer(n, step int) int {
 	return n + step
 }
 
-// TestICRCMatchesDefinition compares with the naive computation for every payload length of packets
-// that all devices make, and many beyond, cut into pieces at random, and what Put writes with that.
+// TestICRCMatchesDefinition compares with the naive computation for every payload length of packets that all devices
+// make, and many beyond, cut into pieces at random, and also what Put writes.
 func TestICRCMatchesDefinition(t *testing.T) {
-	const guard = 300 // bytes behind a packet, which nobody may touch
+	const guard = 300 // bytes after a packet that must not be touched
 	r := rand.New(rand.NewPCG(3, 4))
 	for n := 0; n <= MaxPayload; n = longer(n, 1) {
 		src, dst := randomEndpoints(r, n%2 != 0)
@@ -154,7 +154,7 @@ func TestICRCMatchesDefinition(t *testing.T) {
 	}
 }
 
-// A packet with DF clear is taken for damaged: no Identification explains its ICRC.
+// A packet with DF clear is treated as damaged: no Identification explains its ICRC.
 func TestDFClear(t *testing.T) {
 	r := rand.New(rand.NewPCG(12, 13))
 	for n := MinPacket; n <= MaxPacket; n = longer(n, 4) {
@@ -176,7 +176,7 @@ func TestMappedAddressesAreIPv4(t *testing.T) {
 	}
 }
 
-// checkRecovery makes b a packet with Identification id, and checks that it is found from guess.
+// checkRecovery gives b the Identification id, and checks that it is found from guess.
 func checkRecovery(t *testing.T, b []byte, id, guess uint16) {
 	t.Helper()
 	n := len(b) &^ 3
@@ -203,7 +203,7 @@ func TestRecoverEveryLength(t *testing.T) {
 	}
 }
 
-// TestLongPacketsAreNotSolved: where single-bit errors could pass, the whole ICRC is checked.
+// TestLongPacketsAreNotSolved: if single-bit errors could pass, the whole ICRC is checked.
 func TestLongPacketsAreNotSolved(t *testing.T) {
 	b := randomBytes(rand.New(rand.NewPCG(7, 8)), maxSolved+4)
 	end := len(b) - ICRCSize
@@ -263,8 +263,7 @@ func TestIPv6HasNoIdentification(t *testing.T) {
 	}
 }
 
-// TestStrength measures what Verify misses of changed packets, against what the package
-// documentation states.
+// TestStrength measures how many changed packets Verify misses, compared with what the package documentation states.
 func TestStrength(t *testing.T) {
 	r := rand.New(rand.NewPCG(12, 13))
 	var p Packet

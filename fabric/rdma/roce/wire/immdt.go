@@ -2,7 +2,7 @@ package wire
 
 import "encoding/binary"
 
-// Lengths of the headers that end a message.
+// Lengths of the headers of the last packet of a message.
 const (
 	ImmDtSize = 4
 	IETHSize  = 4
@@ -11,10 +11,10 @@ const (
 // ImmDt is the immediate data of a message, as a number (IBTA 9.3.6).
 type ImmDt uint32
 
-// Append writes the header.
+// Append appends the header.
 func (h ImmDt) Append(b []byte) []byte { return binary.BigEndian.AppendUint32(b, uint32(h)) }
 
-// ParseImmDt reads the header.
+// ParseImmDt parses the header.
 func ParseImmDt(h *ImmDt, b []byte) error {
 	if len(b) < ImmDtSize {
 		return ErrShort
@@ -28,10 +28,10 @@ type IETH struct {
 	RKey uint32
 }
 
-// Append writes the header.
+// Append appends the header.
 func (h *IETH) Append(b []byte) []byte { return binary.BigEndian.AppendUint32(b, h.RKey) }
 
-// ParseIETH reads the header.
+// ParseIETH parses the header.
 func ParseIETH(h *IETH, b []byte) error {
 	if len(b) < IETHSize {
 		return ErrShort

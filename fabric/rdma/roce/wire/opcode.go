@@ -80,7 +80,7 @@ const (
 	HasAckPSN
 )
 
-// Size is the length of the headers of the set, in bytes.
+// Size returns the total length of the headers in the set, in bytes.
 func (h Headers) Size() int {
 	n := 0
 	for i, size := range [9]int{
@@ -109,10 +109,10 @@ type opInfo struct {
 	flags      opFlags
 	headers    Headers
 	headerSize uint8 // BTH and extension headers
-	fixed      uint8 // the only payload size that the opcode has; 0 if it varies
+	fixed      uint8 // the payload size of the opcode; 0 if it varies
 }
 
-// What the table's lines have in common.
+// Flags that many lines of the table have in common.
 const (
 	opFirst  = opStart
 	opMiddle = opFlags(0)
@@ -169,7 +169,7 @@ func buildOpTable(lines map[Opcode]opInfo) (t [256]opInfo) {
 	return t
 }
 
-// String is the specification's name.
+// String returns the specification's name.
 func (o Opcode) String() string {
 	if info := &opTable[o]; info.kind != KindUnknown {
 		return info.name
@@ -177,13 +177,13 @@ func (o Opcode) String() string {
 	return fmt.Sprintf("opcode %#02x", uint8(o))
 }
 
-// Kind is the operation that the packet is part of; KindUnknown for an unknown opcode.
+// Kind returns the operation that the packet is part of; KindUnknown for an unknown opcode.
 func (o Opcode) Kind() Kind { return opTable[o].kind }
 
-// IsRC reports whether the opcode, known or reserved, is of the reliable connection.
+// IsRC reports whether the opcode, known or reserved, belongs to the reliable connection service.
 func (o Opcode) IsRC() bool { return o&serviceMask == serviceRC }
 
-// IsUD reports whether the opcode, known or reserved, is of the unreliable datagram.
+// IsUD reports whether the opcode, known or reserved, belongs to the unreliable datagram service.
 func (o Opcode) IsUD() bool { return o&serviceMask == serviceUD }
 
 // IsRequest reports whether the packet goes from requester to responder.

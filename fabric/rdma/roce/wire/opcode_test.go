@@ -78,7 +78,7 @@ func TestReservedOpcodes(t *testing.T) {
 	}
 }
 
-// TestWithAck: what takes an acknowledgement along is the same request with a header more.
+// TestWithAck: a request with an acknowledgement is the same request with one more header.
 func TestWithAck(t *testing.T) {
 	with := 0
 	for v := range 256 {

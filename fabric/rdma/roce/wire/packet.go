@@ -1,42 +1,42 @@
 package wire
 
-// Sizes of what surrounds the headers.
+// Sizes of a packet's parts.
 const (
 	Port       = 4791 // UDP destination port of RoCEv2
 	ICRCSize   = 4
 	MaxPathMTU = 4096 // the largest path MTU
 	MaxPad     = 3
 
-	// LongSend is how many bytes of a SEND a packet may carry beyond the path MTU between devices that
-	// have agreed on it: a header of the consumer's beside data as long as the path MTU.
+	// LongSend is how many bytes of a SEND a packet may carry beyond the path MTU between devices that have agreed on
+	// it: a header of the consumer in addition to data as long as the path MTU.
 	LongSend = 64
-	// JumboData and LongData are how many bytes of a WRITE, or of the answer to a READ, a packet carries
-	// between devices that have agreed on it, and whose links have room for that: what jumbo frames
-	// hold, and most of what a UDP datagram does, in pages.
+	// JumboData and LongData are how many bytes of a WRITE, or of a READ response, a packet carries between devices
+	// that have agreed on it, and whose links have room for it: what fits into jumbo frames, and most of what fits into
+	// a UDP datagram, in whole pages.
 	JumboData = 8 << 10
 	LongData  = 60 << 10
-	// MaxPayload is the longest payload that anybody has agreed on.
+	// MaxPayload is the longest payload that devices can agree on.
 	MaxPayload = LongData + LongSend
 
-	// MaxHeader is the longest BTH with its extension headers: an atomic.
+	// MaxHeader is the longest BTH with extension headers: that of an atomic.
 	MaxHeader = BTHSize + AtomicETHSize
 	// MaxTrailer is the longest pad with the ICRC.
 	MaxTrailer = MaxPad + ICRCSize
-	// MinPacket is the shortest packet: a SEND of nothing.
+	// MinPacket is the shortest packet: a SEND of no data.
 	MinPacket = BTHSize + ICRCSize
-	// MaxPacket is the longest UDP payload: the longest headers that go with a full payload
-	// are those of WriteSendWithInvAck.
+	// MaxPacket is the longest UDP payload: the longest headers that go with a full payload are those of
+	// WriteSendWithInvAck.
 	MaxPacket = BTHSize + RETHSize + IETHSize + AckPSNSize + MaxPayload + ICRCSize
 )
 
-// Pad is the number of zero bytes that follow a payload of n bytes.
+// Pad returns the number of zero bytes that follow a payload of n bytes.
 func Pad(n int) int { return -n & 3 }
 
-// Packet is a packet taken apart. Only the extension headers in Opcode.Headers() are
-// meaningful; Parse leaves the others as they were, so that one Packet serves many calls.
+// Packet is a parsed packet. Only the extension headers in Opcode.Headers() are meaningful; Parse leaves the others
+// unchanged, so that one Packet can be reused.
 type Packet struct {
 	BTH
-	Payload      []byte // without pad; aliases what was parsed
+	Payload      []byte // without pad; aliases the parsed bytes
 	RETH         RETH
 	AtomicETH    AtomicETH
 	AtomicAckETH AtomicAckETH
@@ -48,9 +48,8 @@ type Packet struct {
 	AckPSN       AckPSN
 }
 
-// Parse takes apart the UDP payload b, whose last four bytes are the ICRC (see Flow.Verify for
-// that). The error is an Error. After ErrOpcode p.BTH is filled: a responder has to answer a
-// reserved opcode.
+// Parse parses the UDP payload b, whose last four bytes are the ICRC (which Flow.Verify checks). The error is an Error.
+// After ErrOpcode p.BTH is filled in: a responder has to answer a reserved opcode.
 func Parse(p *Packet, b []byte) error {
 	if len(b) < MinPacket {
 		return ErrShort
@@ -84,7 +83,7 @@ func Parse(p *Packet, b []byte) error {
 	return nil
 }
 
-// parseHeaders reads the extension headers of the set out of b, which is as long as they are.
+// parseHeaders parses the extension headers in set from b, which is exactly as long as they are.
 func (p *Packet) parseHeaders(set Headers, b []byte) {
 	if set&HasDETH != 0 {
 		_ = ParseDETH(&p.DETH, b)
@@ -123,8 +122,8 @@ func (p *Packet) parseHeaders(set Headers, b []byte) {
 	}
 }
 
-// AppendHeader writes BTH and the extension headers of p.Opcode. PadCnt is p's own: the caller
-// sets it to Pad of the payload's length.
+// AppendHeader appends the BTH and the extension headers of p.Opcode. It uses p.PadCnt, which the caller sets to Pad of
+// the payload's length.
 func (p *Packet) AppendHeader(b []byte) []byte {
 	b = p.BTH.Append(b)
 	set := opTable[p.Opcode].headers
@@ -161,9 +160,9 @@ func (p *Packet) AppendHeader(b []byte) []byte {
 	return b
 }
 
-// Append writes the whole packet in one piece: headers, p.Payload, pad and ICRC for flow f and
-// Identification id. It sets p.PadCnt. It is for packets that are small or rare; bulk data is
-// gathered (AppendHeader, Flow.ICRC, AppendTrailer).
+// Append appends the whole packet in one piece: headers, p.Payload, pad and ICRC for flow f and Identification id. It
+// sets p.PadCnt. It is for packets that are small or rare; bulk data is gathered (AppendHeader, Flow.ICRC,
+// AppendTrailer).
 func (p *Packet) Append(b []byte, f Flow, id uint16) []byte {
 	p.PadCnt = uint8(Pad(len(p.Payload)))
 	start := len(b)

@@ -130,8 +130,8 @@ var packets = []struct {
 	},
 }
 
-// TestPad: a payload of any length, the longest included, is padded to a multiple of four and comes back as it was,
-// whatever the packet was before.
+// TestPad: a payload of any length, the longest included, is padded to a multiple of four and parsed unchanged,
+// whatever the packet contained before.
 func TestPad(t *testing.T) {
 	for _, n := range []int{0, 1, 2, 3, 4, 5, MaxPayload - 3, MaxPayload} {
 		for stale := range uint8(4) {
@@ -234,7 +234,7 @@ func TestErrorText(t *testing.T) {
 	}
 }
 
-// TestExtensionHeadersShort checks that no header is read from fewer bytes than it has.
+// TestExtensionHeadersShort checks that no header is parsed from fewer bytes than it has.
 func TestExtensionHeadersShort(t *testing.T) {
 	for name, c := range map[string]struct {
 		size  int

@@ -2,8 +2,8 @@ package wire
 
 // PSN is a packet sequence number: 24 bits that wrap (IBTA 9.2, 9.7.2).
 //
-// Two PSNs compare by the shorter way round the circle: a PSN is after another when it lies
-// less than 2^23 ahead of it.
+// Two PSNs are compared along the shorter way around the circle: a PSN is after another if it is less than 2^23 ahead
+// of it.
 type PSN uint32
 
 const (
@@ -14,16 +14,16 @@ const (
 	PSNWindow = 1 << (psnBits - 1)
 )
 
-// MakePSN takes the low 24 bits of v.
+// MakePSN returns the low 24 bits of v.
 func MakePSN(v uint32) PSN { return PSN(v & psnMask) }
 
-// Add returns the PSN n packets after p, or before it where n is negative.
+// Add returns the PSN n packets after p, or before it if n is negative.
 func (p PSN) Add(n int) PSN { return PSN((uint32(p) + uint32(n)) & psnMask) }
 
 // Next is Add(1).
 func (p PSN) Next() PSN { return (p + 1) & psnMask }
 
-// Diff returns p − q by the shorter way: −2^23 … 2^23−1 packets.
+// Diff returns p − q along the shorter way: −2^23 … 2^23−1 packets.
 func (p PSN) Diff(q PSN) int { return int(int32((uint32(p)-uint32(q))<<8) >> 8) }
 
 // Before reports whether p comes before q.
@@ -35,9 +35,9 @@ func (p PSN) After(q PSN) bool { return int32((uint32(p)-uint32(q))<<8) > 0 }
 // QPN is the number of a queue pair: 24 bits.
 type QPN uint32
 
-// The queue pairs that have a meaning of their own (IBTA 3.2.4).
+// Queue pair numbers with a special meaning (IBTA 3.2.4).
 const (
-	QP1    QPN = 1         // general services: the communication management
+	QP1    QPN = 1         // general services: communication management
 	MaxQPN QPN = 1<<24 - 1 // the multicast destination; no queue pair has it
 )
 

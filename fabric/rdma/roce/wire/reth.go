@@ -15,14 +15,14 @@ type RETH struct {
 	Length uint32 // DMA length of the whole message in bytes
 }
 
-// Append writes the header.
+// Append appends the header.
 func (h *RETH) Append(b []byte) []byte {
 	b = binary.BigEndian.AppendUint64(b, h.VA)
 	b = binary.BigEndian.AppendUint32(b, h.RKey)
 	return binary.BigEndian.AppendUint32(b, h.Length)
 }
 
-// ParseRETH reads the header.
+// ParseRETH parses the header.
 func ParseRETH(h *RETH, b []byte) error {
 	if len(b) < RETHSize {
 		return ErrShort

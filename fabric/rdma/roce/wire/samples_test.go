@@ -10,15 +10,14 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/samples"
 )
 
-// frame is a RoCEv2 packet out of a capture.
+// frame is a RoCEv2 packet from a capture.
 type frame struct {
 	src, dst netip.AddrPort
 	id       uint16
 	payload  []byte // of UDP
 }
 
-// roceFrame takes apart an Ethernet frame as tcpdump writes it; ok is false for what isn't
-// RoCEv2 over IPv4.
+// roceFrame parses an Ethernet frame as tcpdump writes it; ok is false if it isn't RoCEv2 over IPv4.
 func roceFrame(tb testing.TB, b []byte) (f frame, ok bool) {
 	tb.Helper()
 	const eth = 14
@@ -41,7 +40,7 @@ func roceFrame(tb testing.TB, b []byte) (f frame, ok bool) {
 	return f, true
 }
 
-// roceFrames are the RoCEv2 packets of a capture.
+// roceFrames returns the RoCEv2 packets of a capture.
 func roceFrames(tb testing.TB, path string) (all []frame) {
 	tb.Helper()
 	for b := range samples.Frames(tb, path) {
