@@ -12,8 +12,8 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/udp"
 )
 
-// ackRaw makes a device whose raw peer has agreed on these options and on acknowledgements carried by requests. In its
-// completion handler it posts the requests from answer for each message.
+// ackRaw makes a device whose raw peer has agreed on these options and on acknowledgements that go along. Its
+// completion handler posts these requests for each message.
 func ackRaw(t *testing.T, options uint32, answer func(r *rawPeer) []verbs.SendWR) *rawPeer {
 	r := newRaw(t, pairConfig{ours: true, options: OptionAckAlong | options})
 	for i := range uint64(8) {
@@ -27,15 +27,15 @@ func ackRaw(t *testing.T, options uint32, answer func(r *rawPeer) []verbs.SendWR
 	return r
 }
 
-// answerWith returns an answer of one request.
+// answerWith makes an answer of one request.
 func answerWith(op verbs.WROpcode, n int) func(r *rawPeer) []verbs.SendWR {
 	return func(r *rawPeer) []verbs.SendWR {
 		return []verbs.SendWR{{WRID: 9, Opcode: op, SGList: r.dev.sge(0, n), RemoteAddr: 1 << 40, RKey: 7, InvalidateRKey: 7}}
 	}
 }
 
-// TestAckGoesAlong: the request that a handler posts in answer to a message carries its acknowledgement, if it can, and
-// nothing else acknowledges the message.
+// TestAckGoesAlong: the request with which a handler answers a message takes the message's acknowledgement along, if it
+// can, and nothing else acknowledges it.
 func TestAckGoesAlong(t *testing.T) {
 	for _, c := range []struct {
 		name    string
@@ -65,8 +65,8 @@ func TestAckGoesAlong(t *testing.T) {
 	}
 }
 
-// TestAckAlongNeedsConsent: such packets are sent only to a peer of our kind that has agreed; those from any other have
-// no effect.
+// TestAckAlongNeedsConsent: such packets are only sent to a peer of our kind that has agreed; from any other peer they
+// have no effect.
 func TestAckAlongNeedsConsent(t *testing.T) {
 	for name, c := range map[string]pairConfig{
 		"not agreed on": {ours: true, options: OptionLongSend | OptionWriteSend},
@@ -106,8 +106,8 @@ func TestAckAlongNeedsConsent(t *testing.T) {
 	})
 }
 
-// TestAckAlongOvertakesNoAnswer: it acknowledges no READ whose data is still to be sent, and nothing after that (IBTA
-// 9.7.5.1.2).
+// TestAckAlongOvertakesNoAnswer: an acknowledgement that goes along covers neither a READ whose data is yet to leave
+// nor what is behind that READ (IBTA 9.7.5.1.2).
 func TestAckAlongOvertakesNoAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := ackRaw(t, 0, answerWith(verbs.WRSend, 16))
@@ -131,8 +131,8 @@ func TestAckAlongOvertakesNoAnswer(t *testing.T) {
 	})
 }
 
-// TestAckAlongIsTaken: it counts at once, even if the request has to wait for a lost one or was executed before; late
-// ones, and those for what was never sent, have no effect.
+// TestAckAlongIsTaken: an acknowledgement counts at once, even if its request has to wait for a lost one or was
+// executed before; ghosts, for what is done already or was never sent, have no effect.
 func TestAckAlongIsTaken(t *testing.T) {
 	along := func(r *rawPeer, psn, acked int) *wire.Packet {
 		p := r.packet(wire.SendOnlyAck, psn, 8)
@@ -184,8 +184,8 @@ func TestAckAlongIsTaken(t *testing.T) {
 	}
 }
 
-// TestAckAwaitsSharedHandler: if one handler posts for many queue pairs, what some have posted is sent while it still
-// works for the others, whose acknowledgements wait for their requests.
+// TestAckAwaitsSharedHandler: when one handler posts for many queue pairs, what it has posted for some leaves while it
+// still works for the others, whose acknowledgements wait for their requests.
 func TestAckAwaitsSharedHandler(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRaw(t, pairConfig{endpoint: simnet.Config{Coalesce: true}})
@@ -224,7 +224,7 @@ func TestAckAwaitsSharedHandler(t *testing.T) {
 	})
 }
 
-// addPeer adds a queue pair to the raw peer, and a message for it to train.
+// addPeer gives s a queue pair connected to the raw peer, and adds a message for it to the train.
 func (r *rawPeer) addPeer(s *side, i uint16, train *udp.Train) {
 	t := s.t
 	s.qp = s.newQP(pairConfig{}.withDefaults())
@@ -255,8 +255,8 @@ func (r *rawPeer) expectAcksAlong(n int) {
 	}
 }
 
-// TestAckAwaitsHandler: if there are more handlers to call than are called at once, acknowledgements wait for the
-// requests of the later ones too.
+// TestAckAwaitsHandler: when more handlers are due than are called at once, acknowledgements also wait for the requests
+// of the handlers that are called later.
 func TestAckAwaitsHandler(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRaw(t, pairConfig{endpoint: simnet.Config{Coalesce: true}})
@@ -294,7 +294,7 @@ func (p *pair) echo() {
 	}
 }
 
-// exchange makes a send n messages of m bytes, one after the other, each of which is echoed.
+// exchange makes a send n messages of m bytes, one after another, each of which is echoed.
 func exchange(p *pair, n, m int) {
 	p.echo()
 	for i := range n {
@@ -308,8 +308,8 @@ func exchange(p *pair, n, m int) {
 	}
 }
 
-// TestMishapToAckAlong makes something happen to each packet of messages that answer one another, and carry
-// acknowledgements.
+// TestMishapToAckAlong has a mishap befall each packet of messages that answer one another and take acknowledgements
+// along.
 func TestMishapToAckAlong(t *testing.T) {
 	for _, m := range mishaps {
 		for _, n := range []int{16, 300} {
@@ -331,8 +331,8 @@ func TestMishapToAckAlong(t *testing.T) {
 	}
 }
 
-// TestExchangeSendsNothingElse: messages that answer one another are one packet each; only the last one needs a
-// separate acknowledgement.
+// TestExchangeSendsNothingElse: messages that answer one another are one packet each, except for the acknowledgement of
+// the last one.
 func TestExchangeSendsNothingElse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPair(t, pairConfig{options: OptionAckAlong, unsignaled: true})

@@ -10,7 +10,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
 )
 
-// fatalNAKs are the NAKs that end a connection, with the resulting status.
+// fatalNAKs are the NAKs that end a connection, with the status that each gives.
 var fatalNAKs = []struct {
 	syndrome wire.Syndrome
 	status   verbs.WCStatus
@@ -26,7 +26,8 @@ func (r *rawPeer) post(id uint64, op verbs.WROpcode, n int) {
 	r.dev.post(verbs.SendWR{WRID: id, Opcode: op, SGList: r.dev.sge(0, n), RemoteAddr: 1 << 40, RKey: 7})
 }
 
-// TestAcknowledgementsOfAll checks how the requester handles ACKs and NAKs from a peer of any kind (IBTA 9.7.5, 9.7.7).
+// TestAcknowledgementsOfAll checks what the requester makes of ACKs and NAKs from peers of either kind (IBTA 9.7.5,
+// 9.7.7).
 func TestAcknowledgementsOfAll(t *testing.T) {
 	t.Run("another kind", func(t *testing.T) { testAcknowledgements(t, rawTest) })
 	t.Run("our kind", func(t *testing.T) { testAcknowledgements(t, selectiveTest) })
@@ -66,7 +67,7 @@ func testAcknowledgements(t *testing.T, with func(name string, t *testing.T, f f
 	}
 }
 
-// TestAcknowledgements checks how the requester handles those from a peer of another kind.
+// TestAcknowledgements checks what the requester makes of ACKs and NAKs from a peer of another kind.
 func TestAcknowledgements(t *testing.T) {
 	rawTest("an ACK that overtakes a READ's data is a NAK of that", t, func(t *testing.T, r *rawPeer) {
 		r.post(1, verbs.WRRDMARead, 10)
@@ -114,8 +115,8 @@ func TestAcknowledgements(t *testing.T) {
 	})
 }
 
-// TestAsymmetricCut: if only the answers are lost, the requester gives up after its timeout, and the responder has
-// executed everything once; if the requests are lost, it has executed nothing.
+// TestAsymmetricCut: if only the answers are lost, the requester gives up by its timeout and the responder has executed
+// everything once; if the requests are lost, it has executed nothing.
 func TestAsymmetricCut(t *testing.T) {
 	for _, answers := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -140,7 +141,7 @@ func TestAsymmetricCut(t *testing.T) {
 	}
 }
 
-// TestAcknowledgementsOfOurs checks how the requester handles those from a peer of our kind.
+// TestAcknowledgementsOfOurs checks what the requester makes of ACKs and NAKs from a peer of our kind.
 func TestAcknowledgementsOfOurs(t *testing.T) {
 	selectiveTest("an ACK that overtakes a READ's data has that alone asked for", t, func(t *testing.T, r *rawPeer) {
 		r.post(1, verbs.WRRDMARead, 10)
@@ -169,8 +170,8 @@ func TestAcknowledgementsOfOurs(t *testing.T) {
 	})
 }
 
-// TestCountsBeginAnew: retry limits apply to each message (IBTA 9.7.5.2.8, 9.9.2.4.1): a requester that needs the
-// maximum for each of many messages goes on.
+// TestCountsBeginAnew: the limits on retries are per message (IBTA 9.7.5.2.8, 9.9.2.4.1): a requester that needs as
+// many as are allowed for each of many messages goes on.
 func TestCountsBeginAnew(t *testing.T) {
 	const limit, messages = 2, 4
 	for _, foreign := range []bool{false, true} {

@@ -1,68 +1,68 @@
 package roce
 
-// The rules of a reliable connection on a bad network, and the tests that show each. All run on
+// The rules of a reliable connection on a bad network, and the tests that check each. All run on
 // a simulated network in virtual time (package simnet).
 //
-// Packets lost, late and repeated
+// Packets lost, delayed and duplicated
 //
 //   - each packet of each operation, at each place of a message, in both directions, with a peer of
 //     our kind and of another: TestMishapToEachPacket; of SENDs in packets longer than the path MTU:
-//     TestMishapToLongSend; of WRITEs and READs in such: TestMishapToLongData; of a WRITE with the SEND
-//     behind it: TestMishapToWriteSend; of messages with acknowledgements: TestMishapToAckAlong
+//     TestMishapToLongSend; of WRITEs and READs in longer packets: TestMishapToLongData; of a WRITE that
+//     carries the SEND behind it: TestMishapToWriteSend; of messages that carry acknowledgements:
+//     TestMishapToAckAlong
 //   - all at once, at random: TestUnreliableNetwork, TestHistories
-//   - none, and nothing is sent twice: TestNoNeedlessRetry
-//   - goodput under loss: TestLossIsSurvivable, and between busy hosts: TestLossIsSurvivableWhenBusy
+//   - no mishap, and nothing is sent twice: TestNoNeedlessRetry
+//   - goodput under loss: TestLossIsSurvivable; between busy hosts: TestLossIsSurvivableWhenBusy
 //
 // Acknowledgements (IBTA 9.7.5, 9.7.7)
 //
-//   - one for a batch, none where none is asked for, never before a READ's data:
+//   - one for a batch, none if none is asked for, never before a READ's data:
 //     TestResponderSequence
-//   - ghost ACKs and NAKs, of nothing outstanding: TestDroppedSilently, TestAcknowledgements,
+//   - ghost ACKs and NAKs, for nothing outstanding: TestDroppedSilently, TestAcknowledgements,
 //     TestAcknowledgementsOfOurs (also selective ones)
-//   - implied ones, by a later ACK or answer, and an implied NAK: TestAcknowledgements,
+//   - implied by a later ACK or answer, and an implied NAK: TestAcknowledgements,
 //     TestAcknowledgementsOfOurs, TestPartialReadRetry
-//   - NAKs of several PSNs, and of one again: TestSequenceErrors
-//   - lost NAK: TestLostNAK (at each place, also RNR and selective ones), TestResponderSequence
+//   - NAKs for several PSNs, and for one PSN repeatedly: TestSequenceErrors
+//   - a lost NAK: TestLostNAK (at each place, also RNR and selective ones), TestResponderSequence
 //     ("another NAK …"), TestAcknowledgements; one that refuses a request: TestLostFatalNAK
-//   - selective ones, between two of our kind: TestSelectiveResponder, TestSelectiveRequester
-//   - along with requests, also between two of our kind: TestAckGoesAlong, TestAckAlongIsTaken,
+//   - selective ones, between two devices of our kind: TestSelectiveResponder, TestSelectiveRequester
+//   - carried by requests, also between two devices of our kind: TestAckGoesAlong, TestAckAlongIsTaken,
 //     TestAckAlongNeedsConsent; never before a READ's data: TestAckAlongOvertakesNoAnswer
 //
 // Receiver not ready
 //
-//   - until a receive is posted: TestReceiverNotReady; up to the limit: TestRNRRetryCount, which
-//     each message has for itself: TestCountsBeginAnew
+//   - until a receive is posted: TestReceiverNotReady; up to the limit: TestRNRRetryCount,
+//     which applies to each message separately: TestCountsBeginAnew
 //   - the responder's side: TestResponderSequence ("RNR NAK …"), TestSelectiveResponder
 //
 // Room for packets and answers, which queue pairs share: TestLongPacketHasItsTurn, TestLargeReadHasItsTurn,
-// TestSlowPeerLeavesReads, TestDeadPeerLeavesHeld; in batches: TestSendsLeaveBesideWrites. Waiting for it
-// counts as no retry: TestWaitForRoomIsNoRetry.
+// TestSlowPeerLeavesReads, TestDeadPeerLeavesHeld; in batches: TestSendsLeaveBesideWrites. Waiting for
+// room doesn't count as a retry: TestWaitForRoomIsNoRetry.
 //
 // Giving up
 //
-//   - retries exhausted: TestSilentPeer, TestSequenceErrorsWithoutEnd; not by several messages together: TestCountsBeginAnew;
-//     never, without a timeout: TestNoTimeout
-//   - others go on meanwhile, to other peers and to the same: TestSilentPeerLeavesReads, TestSilentQPsLeaveWindow
-//   - nobody does after an outage that is shorter: TestSilenceEnds, TestSilentGoesOn, TestCrowdAfterOutage,
+//   - retries exhausted: TestSilentPeer, TestSequenceErrorsWithoutEnd; never by several messages together:
+//     TestCountsBeginAnew; never without a timeout: TestNoTimeout
+//   - others continue meanwhile, to other peers and to the same one: TestSilentPeerLeavesReads, TestSilentQPsLeaveWindow
+//   - nobody gives up after a shorter outage: TestSilenceEnds, TestSilentGoesOn, TestCrowdAfterOutage,
 //     TestCrowdAfterLongOutage
-//   - one way cut: TestAsymmetricCut
+//   - one direction cut: TestAsymmetricCut
 //
 // Repeated READs and atomics (IBTA 9.7.5.1.4)
 //
-//   - whole, in part, not otherwise, with a dead key: TestReadReplay; once executed: TestAtomics, TestAtomicReplay
-//   - answers that haven't left: TestAnswersTakenBack, TestRepetitionsTakeNoPlace
-//   - more than agreed on: TestTooManyReads, TestNoReadsAgreed
+//   - whole, in part, not otherwise, with an invalid key: TestReadReplay; executed once: TestAtomics, TestAtomicReplay
+//   - answers that haven't been sent: TestAnswersTakenBack, TestRepetitionsTakeNoPlace
+//   - more than agreed: TestTooManyReads, TestNoReadsAgreed
 //
-// PSNs wrap: TestMishapToEachPacket begins at 0xfffff0, TestOperations at 0xfffffd, TestHistories
-// close to there.
+// PSNs wrap around: TestMishapToEachPacket begins at 0xfffff0, TestOperations at 0xfffffd, TestHistories near there.
 //
-// Torn down under traffic: TestTearDownUnderLoad, TestDestroyLeavesNothing, TestFlush, TestRoomOfWhoEnds.
+// Teardown under traffic: TestTearDownUnderLoad, TestDestroyLeavesNothing, TestFlush, TestRoomOfWhoEnds.
 //
-// Errors and the completions that they give
+// Errors and their completions
 //
 //   - each NAK: TestRemoteFaults, TestAcknowledgements, TestAcknowledgementsOfOurs,
 //     TestInvalidRequests, TestBadResponses
-//   - of the receive in use: TestReceiveFaults; of the requester's own: TestLocalFaults
+//   - of the receive in use: TestReceiveFaults; of the requester itself: TestLocalFaults
 //   - of the device: TestSocketFails; of the completion queue: TestCompletionQueueOverrun
 //
 // Congestion: TestCongestion, TestCongestionNotification, TestTrafficClass.
@@ -71,8 +71,8 @@ package roce
 //
 //   - lost: TestLoss, TestLostREJ, TestLostMRA, TestDREQUnanswered, TestConnectTimeout,
 //     TestAcceptTimeout, TestMRAWithoutEnd, TestCommEst (an RTU)
-//   - repeated and late: TestDuplication, TestDelay, TestDuplicateREQ, TestRepeatedREJ
-//   - crossed: TestCrossedREQs, TestCrossedDREQs, TestREJCrossesREP, TestREPTakenBack, TestDREQOvertakesRTU,
+//   - duplicated and delayed: TestDuplication, TestDelay, TestDuplicateREQ, TestRepeatedREJ
+//   - crossing: TestCrossedREQs, TestCrossedDREQs, TestREJCrossesREP, TestREPTakenBack, TestDREQOvertakesRTU,
 //     TestPeerGivesUp
 //   - stale: TestStaleREQ, TestStaleREP, TestStaleMessages, TestUnknownREP, TestDREQChecks
-//   - any of it at random: TestMetamorphic
+//   - any of these at random: TestMetamorphic

@@ -14,7 +14,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/udp"
 )
 
-// catcher records the order in which a device delivers what has arrived.
+// catcher records the order in which a device hands on what has arrived.
 type catcher struct {
 	*rawPeer
 	mu  sync.Mutex
@@ -71,8 +71,8 @@ func (c *catcher) handled(want ...string) {
 	c.log = nil
 }
 
-// TestCatchUp: a device that may have stood still tells connection management about what arrived after commands,
-// however many those are, and waits for it to act, before the first command is delivered.
+// TestCatchUp: a device that may have stood still tells connection management of the MADs that lie behind commands,
+// however many commands there are, and waits until those have taken effect, before it hands on the first command.
 func TestCatchUp(t *testing.T) {
 	many := 4 * len(new(Device).rx.received)
 	synctest.Test(t, func(t *testing.T) {
@@ -87,14 +87,14 @@ func TestCatchUp(t *testing.T) {
 		c.handled("MAD", "settle", "command")
 		time.Sleep(2 * standstill)
 		c.send(c.bye())
-		c.handled("MAD") // there is nothing to hold back
+		c.handled("MAD") // there is no command to hold back
 		time.Sleep(2 * standstill)
 		c.send(c.commands(1)...)
 		c.handled("command")
 	})
 }
 
-// TestCatchUpBehindTimer: if the program stood still the timer is late too, and its turn isn't used to deliver what the
+// TestCatchUpBehindTimer: if the program stood still the timer is late too, and its turn isn't used to hand on what the
 // engine receives meanwhile.
 func TestCatchUpBehindTimer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -115,8 +115,8 @@ func TestCatchUpBehindTimer(t *testing.T) {
 	})
 }
 
-// hesitant is a socket whose Recv first returns nothing although something has arrived, as Recv does when tasks are
-// offered.
+// hesitant is a socket whose Recv at first returns nothing although something is there, as a socket may do when tasks
+// are offered.
 type hesitant struct {
 	udp.Conn
 	rx   [udp.RecvBatch]udp.Received
@@ -139,7 +139,7 @@ func (h *hesitant) TryRecv(rx []udp.Received) (n int, err error) {
 	return n, nil
 }
 
-// TestCatchUpAfterNothing: the first turn after the engine stood still may be caused by something other than packets.
+// TestCatchUpAfterNothing: the first turn after the engine stood still may be for something other than packets.
 func TestCatchUpAfterNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCatcher(t, pairConfig{wrap: func(c udp.Conn) udp.Conn { return &hesitant{Conn: c} }})
@@ -149,7 +149,7 @@ func TestCatchUpAfterNothing(t *testing.T) {
 	})
 }
 
-// TestCatchUpAmidTurn: a device may stand still after it has received commands and before it has delivered them.
+// TestCatchUpAmidTurn: a device may stand still after it has received commands and before it has handed them on.
 func TestCatchUpAmidTurn(t *testing.T) {
 	c := newCatcher(t, pairConfig{})
 	handled := func(want ...string) {

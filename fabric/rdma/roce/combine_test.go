@@ -10,8 +10,8 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/simnet"
 )
 
-// TestManyPosters posts from many goroutines and from handlers at once, over a network with occasional losses: every
-// request completes once. Run it with the race detector.
+// TestManyPosters posts from many goroutines and from handlers at once, over a network that loses a packet now and
+// then: every request completes once. It is a test for the race detector.
 func TestManyPosters(t *testing.T) {
 	const posters, each = 8, 300
 	m := posting{
@@ -41,7 +41,7 @@ type posting struct {
 	finish           func()        // closes it
 }
 
-// poster connects the i-th queue pair, and returns a function that sends count messages on it.
+// poster connects the i-th queue pair, and returns a function that sends that many messages with it.
 func (m *posting) poster(i, count int) func() {
 	slots := make(chan struct{}, count+16)
 	for range 16 {
@@ -82,7 +82,7 @@ func (m *posting) serve(q *verbs.QP) func(verbs.CQ) {
 	})
 }
 
-// collect is a's handler: it counts answers, and allows one more message for each.
+// collect is a's handler: it counts answers, and permits one more message for each.
 func (m *posting) collect(slots chan struct{}, q *verbs.QP) func(verbs.CQ) {
 	return eachCompletion(func(c *verbs.WC) {
 		switch {

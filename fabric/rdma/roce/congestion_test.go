@@ -15,11 +15,11 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/simnet"
 )
 
-// plotsEnv is the directory where TestCongestion plots its results; see make plots.
+// plotsEnv names the directory where TestCongestion plots what it measured; see make plots.
 const plotsEnv = "NVMEOF_PLOTS"
 
-// bottleneck is several flows through one port of a switch. Each flow is a device of its own, which writes to the one
-// behind the port, or is read from by it.
+// bottleneck is several flows through one port of a switch. Each flow is a device of its own, which writes to the
+// device behind the port, or is read from by it.
 type bottleneck struct {
 	op    verbs.WROpcode
 	flows int
@@ -37,7 +37,7 @@ const (
 	sampleEvery = 100 * time.Microsecond
 )
 
-// congestionRun is the result: the queued bytes at each sample, and the bytes that each flow had moved by then.
+// congestionRun is what was measured: queued bytes at each sample, and the bytes that each flow had moved by then.
 type congestionRun struct {
 	bottleneck
 	queued []int
@@ -58,7 +58,7 @@ func (r *congestionRun) simulate(t *testing.T) {
 		endpoint: simnet.Config{MTU: 9000, RecvBuffer: 8 << 20, Coalesce: true},
 	}.withDefaults()
 	p := &pair{t: t, net: simnet.New(simnet.SeedFor(t)), cfg: c}
-	// A bit of randomness, as in any network: without it, flows keep the phase in which they began.
+	// A little randomness, as in any network: without it, flows keep the phase in which they began.
 	p.net.SetDefault(simnet.Link{Latency: 50 * time.Microsecond, Jitter: time.Microsecond})
 	port := simnet.Port{Bandwidth: bottleneckRate, Queue: bottleneckQueue}
 	if r.mark {
@@ -170,8 +170,8 @@ func (r *congestionRun) longest(first int) (most int) {
 	return most
 }
 
-// checkShared checks that the flows, once they have settled, share the port within the given fraction of their shares,
-// use all of it and keep its queue short.
+// checkShared requires that the flows, once they have settled, share the port within the given part of their shares,
+// use it, and keep its queue short.
 func (r *congestionRun) checkShared(t *testing.T, within float64) {
 	t.Helper()
 	settled := len(r.moved) / 2
@@ -191,8 +191,8 @@ func (r *congestionRun) checkShared(t *testing.T, within float64) {
 	}
 }
 
-// TestCongestion: flows that meet in a port that marks packets share it within 10%, and keep its queue short; if
-// nothing is marked, the queue overflows.
+// TestCongestion: flows that meet at a port that marks share it within 10%, and keep its queue short; without marks the
+// queue overflows.
 func TestCongestion(t *testing.T) {
 	if raceEnabled {
 		t.Skip("TestHistories and TestUnreliableNetwork have the same code under the race detector")
@@ -239,8 +239,8 @@ func TestCongestion(t *testing.T) {
 	}
 }
 
-// TestCongestionNotification: the sender of a packet that met congestion is notified, at most once per interval; a
-// notified sender sends less.
+// TestCongestionNotification: when a packet met congestion its sender is notified, at most once in a while, and then
+// sends less.
 func TestCongestionNotification(t *testing.T) {
 	rawTest("told", t, func(t *testing.T, r *rawPeer) {
 		window := func() int { return r.dev.dev.qpInfos()[0].Window }
@@ -287,8 +287,8 @@ func TestCongestionNotification(t *testing.T) {
 	})
 }
 
-// TestTrafficClass: every packet is ECN-capable, and has the DSCP of its connection or, by default, of the device;
-// notifications have their own.
+// TestTrafficClass: every packet is ECN-capable, and has the DSCP of its connection, or of the device if the connection
+// has none; notifications have their own.
 func TestTrafficClass(t *testing.T) {
 	for _, c := range []struct{ device, conn, want uint8 }{{0, 0, 2}, {26 << 2, 0, 26<<2 | 2}, {26<<2 | 1, 10 << 2, 10<<2 | 2}} {
 		synctest.Test(t, func(t *testing.T) {

@@ -7,7 +7,7 @@ import (
 )
 
 // TestCompletionQueueGrows checks that completions stay in order, wherever the oldest is when the ring is full, up to
-// the requested number.
+// the number of entries that was asked for.
 func TestCompletionQueueGrows(t *testing.T) {
 	const limit = 3*fewEntries + 1
 	for taken := range fewEntries {

@@ -10,7 +10,7 @@ import (
 )
 
 // BenchmarkCrowd has 1 to 1024 queue pairs to one peer, each with a request of 128 KiB outstanding at any time, so that
-// most wait for room: the cost per request should stay the same.
+// most wait for room: a request should cost the same with any number.
 func BenchmarkCrowd(b *testing.B) {
 	for _, op := range bulkOps {
 		for _, qps := range []int{1, 32, 256, 1024} {
@@ -65,7 +65,7 @@ func benchmarkCrowd(b *testing.B, op verbs.WROpcode, n int) {
 }
 
 // BenchmarkCrowdEcho has 1 to 1024 queue pairs, each of which sends 64 bytes, is answered with 64, and sends again,
-// with acknowledgements carried by requests.
+// with acknowledgements that go along.
 func BenchmarkCrowdEcho(b *testing.B) {
 	for _, qps := range []int{1, 32, 256, 1024} {
 		b.Run(fmt.Sprintf("qps=%d", qps), func(b *testing.B) { benchmarkCrowdEcho(b, qps) })

@@ -10,8 +10,8 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/simnet"
 )
 
-// TestRoomOfWhoEnds: a queue pair's part of a window goes, when it is destroyed, reset or moved to ERR, to those that
-// wait for it, at once: nothing else may happen that would make them send.
+// TestRoomOfWhoEnds: the room in a window that a queue pair held when it was destroyed, reset or moved to ERR goes at
+// once to a queue pair that waits for it: no other event may come that would make that one send.
 func TestRoomOfWhoEnds(t *testing.T) {
 	for name, end := range map[string]func(q verbs.QP) error{
 		"destroyed": verbs.QP.Destroy,

@@ -25,7 +25,7 @@ var endings = map[string]func(*Device, verbs.QP){
 	},
 }
 
-// endOnMessage makes a send b a message; b ends its queue pair in the handler that reports it.
+// endOnMessage has a send a message to b, which ends its queue pair in the handler that reports the message.
 func (p *pair) endOnMessage(end func(*Device, verbs.QP)) {
 	p.t.Helper()
 	a, b := p.a, p.b
@@ -75,8 +75,8 @@ func (c *heldConn) Send(trains []udp.Train) (int, error) {
 	return c.Conn.Send(trains)
 }
 
-// TestLastAnswerLeavesLater: the same if another goroutine is sending at that moment, for another queue pair, what was
-// due before; and if more is due to others than fits into several batches.
+// TestLastAnswerLeavesLater: nor does a consumer that does so while another goroutine is sending earlier work of
+// another queue pair, or when more is due to others than several batches hold.
 func TestLastAnswerLeavesLater(t *testing.T) {
 	for _, datagrams := range []int{0, 5 * batchPackets} {
 		for name, end := range endings {
@@ -111,14 +111,14 @@ func testLastAnswerLater(t *testing.T, end func(*Device, verbs.QP), datagrams in
 		end(d, q)
 	})
 	<-ending
-	time.Sleep(20 * time.Millisecond) // time for it to start waiting; without that the answer would be sent even more surely
+	time.Sleep(20 * time.Millisecond) // time for it to begin to wait; earlier the answer would leave anyway
 	close(release)
 	check(t, <-posted)
 	p.a.want(2, verbs.WCSuccess)
 }
 
-// TestAckOfUnsent: a request whose packet is acknowledged while it is still being sent isn't complete before the packet
-// has been sent, as its memory would be reused.
+// TestAckOfUnsent: a request whose packet is acknowledged while it is still being sent doesn't complete before it has
+// left, because its memory would then be reused.
 func TestAckOfUnsent(t *testing.T) {
 	var held *heldConn
 	r := newRaw(t, pairConfig{wrap: func(c udp.Conn) udp.Conn {
@@ -169,7 +169,7 @@ func TestManyEnd(t *testing.T) {
 	}
 	var done sync.WaitGroup
 	for i, q := range qps {
-		for range 2 { // both, one of which is too late
+		for range 2 { // both; one is too late
 			done.Go(func() {
 				_ = q.Modify(verbs.QPAttr{State: verbs.Err})
 				_ = q.Destroy()
@@ -182,7 +182,7 @@ func TestManyEnd(t *testing.T) {
 	done.Wait()
 }
 
-// TestAckIsNotPassedForever: an acknowledgement for which the others left no room in a batch is sent in the next one.
+// TestAckIsNotPassedForever: an acknowledgement for which others left no room in a batch leaves in the next one.
 func TestAckIsNotPassedForever(t *testing.T) {
 	p := newPair(t, pairConfig{})
 	q := p.b.qp.(*qp)
@@ -240,14 +240,14 @@ func TestPostBesideAnEnd(t *testing.T) {
 		_, err := q.PostSend([]verbs.SendWR{{WRID: 7, Opcode: verbs.WRRDMAWrite}})
 		posted <- err
 	}(p.b.qp)
-	time.Sleep(20 * time.Millisecond) // by then it is usually posted
+	time.Sleep(20 * time.Millisecond) // usually long enough for the post
 	close(release)
 	check(t, <-ended)
 	check(t, <-posted)
 	p.b.want(7, verbs.WCSuccess)
 }
 
-// floodedConn is the socket of a device whose peers always have something that needs an answer.
+// floodedConn is the socket of a device whose peers always have something that must be answered.
 type floodedConn struct {
 	udp.Conn
 	more atomic.Pointer[func()] // nil: they don't

@@ -10,8 +10,8 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/simnet"
 )
 
-// TestEvenSends: the packets of a SEND to a peer of our kind are of one size, except for the last, which may be
-// shorter; any other peer gets the full path MTU in each except the last (IBTA 9.7.5.2).
+// TestEvenSends: the packets of a SEND to a peer of our kind have one size, except the last, which may be shorter; to
+// any other peer, each but the last carries the full path MTU (IBTA 9.7.5.2).
 func TestEvenSends(t *testing.T) {
 	const message = 64 + 4096 // a command and its data
 	for _, c := range []struct {
@@ -57,8 +57,8 @@ func TestEvenSends(t *testing.T) {
 	}
 }
 
-// TestEvenSendIsTaken: the packets of a SEND from a peer of our kind may have any common size that there is room for,
-// and the last may be shorter. Everything else is an invalid request, and so are short packets from other peers (IBTA
+// TestEvenSendIsTaken: from a peer of our kind a SEND's packets may have any one size that there is room for, and the
+// last may be shorter. Everything else is an invalid request, and so are short packets from any other peer (IBTA
 // 9.7.4.1.6).
 func TestEvenSendIsTaken(t *testing.T) {
 	ours, strangers := pairConfig{ours: true, options: OptionLongSend}, pairConfig{}
@@ -144,7 +144,7 @@ func TestEvenTrains(t *testing.T) {
 						t.Errorf("completion of %d: %v", wc.WRID, wc.Status)
 					}
 				}
-				synctest.Wait() // trains are counted when the socket has them, which may be after the effects are visible
+				synctest.Wait() // trains are counted once the socket has them, perhaps after their effects
 				after := sender.Counters()
 				packets, trains := after[SentPackets]-before[SentPackets], after[SentTrains]-before[SentTrains]
 				if packets < 4*requests || trains > 2 { // and an ACK

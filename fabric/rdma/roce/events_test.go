@@ -8,8 +8,8 @@ import (
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
 )
 
-// busyCQ makes a completion queue that fires again in each of its calls, rounds times, because a receive that is posted
-// to a queue pair in ERR is flushed at once. Each call also calls begin.
+// busyCQ makes a completion queue that fires again in each of its calls, rounds times: a receive that is posted to a
+// queue pair in ERR is flushed at once. Each call calls begin first.
 func (s *side) busyCQ(rounds int, begin func(round int)) {
 	s.t.Helper()
 	var q verbs.QP
@@ -33,8 +33,8 @@ func (s *side) busyCQ(rounds int, begin func(round int)) {
 	check(s.t, err)
 }
 
-// TestEventsInTurn: the event of a queue pair that fails comes after the corresponding completion, and doesn't wait for
-// a completion queue that keeps firing.
+// TestEventsInTurn: the event of a queue pair that fails comes after the completion with the error, and doesn't wait
+// for a completion queue that keeps firing.
 func TestEventsInTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const fails, last = 10, 1000

@@ -21,8 +21,8 @@ func eachKind(t *testing.T, f func(t *testing.T, op verbs.WROpcode, foreign bool
 	}
 }
 
-// TestFarPeer: the round trip to a peer is learned even if it is longer than the first timeout, and nothing is
-// retransmitted from then on.
+// TestFarPeer: the round trip to a peer is learned even if it is longer than the first timeout, and from then on
+// nothing is sent again.
 func TestFarPeer(t *testing.T) {
 	eachKind(t, func(t *testing.T, op verbs.WROpcode, foreign bool) {
 		const latency, size = 60 * time.Millisecond, 8 // an atomic's
@@ -41,8 +41,8 @@ func TestFarPeer(t *testing.T) {
 	}, verbs.WRRDMAWrite, verbs.WRRDMARead, verbs.WRAtomicFetchAndAdd)
 }
 
-// TestTimeoutAfterRetry: the answer to something that was retransmitted is no sample of the round trip. What follows is
-// given as long as that took, unless what is known about the round trip implies that the first one was lost.
+// TestTimeoutAfterRetry: an answer to something that was sent again is no sample of the round trip. What follows is
+// given as long as that answer took, unless the known round trip says that the first transmission was lost.
 func TestTimeoutAfterRetry(t *testing.T) {
 	const packet = "RC_RDMA_WRITE_ONLY %d +10"
 	post := func(r *rawPeer, psn int) {
@@ -96,8 +96,8 @@ func TestTimeoutAfterRetry(t *testing.T) {
 	})
 }
 
-// TestCrowdOnSlowLink: many queue pairs to one peer whose packets wait for seconds in a queue on the path, far longer
-// than their ACK timeout, all make progress and use the link.
+// TestCrowdOnSlowLink: many queue pairs to one peer, whose packets are queued on the way for seconds, far longer than
+// their ACK timeout, all go on, and use the link.
 func TestCrowdOnSlowLink(t *testing.T) {
 	eachKind(t, func(t *testing.T, op verbs.WROpcode, foreign bool) {
 		const size, bandwidth = 16 << 10, 256 << 10

@@ -35,14 +35,14 @@ func (p *pair) readFrom(addr uint64, n int, key uint32) verbs.SendWR {
 	return verbs.SendWR{Opcode: verbs.WRRDMARead, SGList: p.a.sge(0, n), RemoteAddr: addr, RKey: key}
 }
 
-// region registers memory in addition to that of the pair.
+// region is memory in addition to that of the pair.
 func (p *pair) region(pd verbs.PD, access verbs.Access) verbs.MR {
 	m, err := pd.RegMR(make([]byte, 8192), access)
 	check(p.t, err)
 	return m
 }
 
-// otherPD returns a protection domain of b that isn't its queue pair's.
+// otherPD is a protection domain of b, not that of its queue pair.
 func (p *pair) otherPD() verbs.PD {
 	pd, err := p.b.dev.AllocPD()
 	check(p.t, err)
@@ -119,7 +119,7 @@ func (p *pair) addTo(addr uint64, key uint32) verbs.SendWR {
 	return verbs.SendWR{Opcode: verbs.WRAtomicFetchAndAdd, SGList: p.a.sge(0, 8), RemoteAddr: addr, RKey: key, CompareAdd: 1}
 }
 
-// foreignWindow returns the key of a window of s that is bound to another queue pair than that of the pair.
+// foreignWindow returns the key of a window of s that is bound to a queue pair other than the pair's.
 func (p *pair) foreignWindow(s *side) uint32 {
 	wr := p.bind(s.pd, s.mr, s.mr.Addr(), 10, verbs.AccessRemoteRead)
 	a, b := p.a.qp, p.b.qp
@@ -158,8 +158,8 @@ var sendFaults = []remoteFault{
 	}, verbs.WCRemAccessErr},
 }
 
-// TestRemoteFaults: each request that the responder must refuse ends with the status that corresponds to its NAK, on a
-// dead connection, with an event on either side.
+// TestRemoteFaults: each request that the responder must refuse ends with the status that its NAK stands for and kills
+// the connection, with an event on either side.
 func TestRemoteFaults(t *testing.T) {
 	for _, c := range slices.Concat(writeFaults, readFaults, atomicFaults, sendFaults) {
 		for _, foreign := range []bool{false, true} {
@@ -203,7 +203,7 @@ func (c remoteFault) test(t *testing.T, foreign bool) {
 	}
 }
 
-// TestReceiveFaults: a faulty receive gets a status of its own.
+// TestReceiveFaults: the receive at fault completes with a status of its own.
 func TestReceiveFaults(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPair(t, pairConfig{})
@@ -266,7 +266,7 @@ var localFaults = []localFault{
 	}, verbs.WCLocQPOpErr},
 }
 
-// bind binds a window of pd to length bytes of m, from addr on.
+// bind binds length bytes of m, from addr on, to a window of pd.
 func (p *pair) bind(pd verbs.PD, m verbs.MR, addr uint64, length int, access verbs.Access) verbs.SendWR {
 	w, err := pd.AllocMW()
 	check(p.t, err)
@@ -333,7 +333,7 @@ var windowFaults = []localFault{
 	}, verbs.WCMWBindErr},
 }
 
-// TestLocalFaults: an error on the requester's side takes effect when everything before it is complete.
+// TestLocalFaults: an error of the requester's side takes effect when everything before it is complete.
 func TestLocalFaults(t *testing.T) {
 	for _, c := range slices.Concat(localFaults, windowFaults) {
 		t.Run(c.name, func(t *testing.T) { synctest.Test(t, c.test) })
@@ -394,7 +394,7 @@ func TestReceiverNotReady(t *testing.T) {
 	}
 }
 
-// TestRNRRetryCount: a count other than 7 limits the retries.
+// TestRNRRetryCount: with a count other than 7 the requester gives up after that many retries.
 func TestRNRRetryCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPair(t, pairConfig{rnrRetry: 2, rnrTimer: 14})
@@ -470,7 +470,7 @@ func TestFence(t *testing.T) {
 	}
 }
 
-// TestInline: the data is copied when it is posted; it has to be small, and to be data that is sent.
+// TestInline: inline data is copied at post, must be small, and is only for opcodes that send data.
 func TestInline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPair(t, pairConfig{})

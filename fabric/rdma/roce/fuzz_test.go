@@ -14,10 +14,10 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/udp"
 )
 
-// FuzzPackets gives a connected queue pair arbitrary packets from its peer: nothing panics, nothing is written except
-// where it may be, and the bookkeeping is consistent afterwards.
+// FuzzPackets gives a connected queue pair any packets that a peer may make: nothing panics, nothing is written except
+// where it may be, and the state is consistent afterwards.
 //
-// The input is a list of packets: a length byte, a control byte and the packet itself. Its destination QP is filled in
+// The input is a list of packets: a length byte, a control byte and the packet itself. Its destination QP is filled in,
 // and, if the control byte says so, also a PSN near the expected one, and the key and address of registered memory.
 func FuzzPackets(tf *testing.F) {
 	f := fuzzing.New(tf)
@@ -53,7 +53,7 @@ func FuzzPackets(tf *testing.F) {
 	})
 }
 
-// ofOurs, as how of an input, makes the peer that sends the packets one of our kind.
+// ofOurs, as how of an input, makes the peer of the packets one of our kind.
 const ofOurs uint8 = 1
 
 // fuzzWorld is a device with two queue pairs: one that is fed packets, and one whose peer is honest. Its network leads
@@ -68,7 +68,7 @@ type fuzzWorld struct {
 	honest  wire.Packet
 }
 
-// nowhere is an endpoint that checks what it is to send as a socket does, and drops it: carrying packets that reach
+// nowhere is an endpoint that looks at what it is to send as a socket does, and drops it: carrying packets that reach
 // nobody took a third of the time.
 type nowhere struct {
 	*simnet.Endpoint
@@ -111,8 +111,8 @@ func newFuzzWorld(t *testing.T, ours bool) *fuzzWorld {
 	return w
 }
 
-// feed feeds packets to the first queue pair, and then one to the other. It and the functions it calls don't call
-// t.Helper, which would cost as much as everything else.
+// feed, and what it calls, does without t.Helper, which costs as much as everything else. It feeds packets to one queue
+// pair, and then one to the other.
 func (w *fuzzWorld) feed(data []byte) {
 	d, q := w.d, w.fed
 	for len(data) >= 2 && len(data) >= 2+int(data[0]) {
@@ -218,7 +218,7 @@ func (f *fuzzedQP) open() {
 	f.q, f.posted, f.ended = v.(*qp), [2]uint64{}, [2]uint64{}
 }
 
-// post posts work if there is little: receives, a READ, an atomic, a WRITE and a SEND, and the last two together.
+// post posts work where there is little: receives, a READ, an atomic, a WRITE and a SEND, and the last two together.
 func (f *fuzzedQP) post() {
 	for f.posted[1]-f.ended[1] < 4 {
 		f.postRecv()
@@ -255,8 +255,8 @@ func (f *fuzzedQP) sge(n uint32) []verbs.SGE {
 	return []verbs.SGE{{Addr: f.m.Addr(), Length: n, LKey: f.m.LKey()}}
 }
 
-// check checks that nothing was written outside of the registered range, and that work completed in order and once. It
-// returns the number of completed receives.
+// check checks that nothing was written outside the registered range, and that work completed in order and once. It
+// returns how many receives did.
 func (f *fuzzedQP) check() (received int) {
 	var wcs [32]verbs.WC
 	for _, wc := range wcs[:f.c.Poll(wcs[:])] {
@@ -316,7 +316,7 @@ func fixPacket(b []byte, control byte, q *qp, m verbs.MR) {
 	}
 }
 
-// checkBooks checks the invariants between any two packets. The queue pairs are all those of d.
+// checkBooks checks invariants that hold between any two packets. The queue pairs are all that d has.
 func checkBooks(t *testing.T, d *Device, qs ...*qp) {
 	reads := 0
 	for _, q := range qs {

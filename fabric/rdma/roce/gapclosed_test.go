@@ -6,7 +6,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/roce/wire"
 )
 
-// silently makes packets ask for no acknowledgement.
+// silently makes packets that ask for no acknowledgement.
 func silently(ps ...*wire.Packet) []*wire.Packet {
 	for _, p := range ps {
 		p.AckReq = false
@@ -14,9 +14,8 @@ func silently(ps ...*wire.Packet) []*wire.Packet {
 	return ps
 }
 
-// TestGapClosedInTime: what arrived before a NAK for it could be sent is not asked for again, even if the packet that
-// closed the gap asks for no answer: a peer would repeat everything that it has outstanding. What is still missing is
-// asked for.
+// TestGapClosedInTime: what arrives before its NAK could be sent isn't asked for, even if the packet that closes the
+// gap asks for no answer: a peer would repeat everything outstanding. What is still missing is asked for.
 func TestGapClosedInTime(t *testing.T) {
 	write := func(r *rawPeer, psn int) *wire.Packet { return r.write(wire.RCWriteOnly, psn, 4, 4) }
 	all := func(t *testing.T, r *rawPeer) {

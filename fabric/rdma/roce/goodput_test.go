@@ -12,8 +12,8 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/udp"
 )
 
-// survives compares the goodput with 0.1%, 1% and 5% loss with that without loss, in the same virtual network. It must
-// be at least the fractions in keeps.
+// survives compares the goodput at 0.1%, 1% and 5% loss with that without loss, in the same virtual network. It must
+// keep the given parts.
 func (r lossyRun) survives(t *testing.T, keeps [3]float64) {
 	t.Helper()
 	if raceEnabled {
@@ -42,7 +42,7 @@ var survivors = []struct {
 	op   verbs.WROpcode
 }{{"WRITE", verbs.WRRDMAWrite}, {"READ", verbs.WRRDMARead}}
 
-// TestLossIsSurvivable uses a link of 10 Gb/s with a round trip of 100 µs that loses packets.
+// TestLossIsSurvivable loses packets on a link of 10 Gb/s with a round trip of 100 µs.
 func TestLossIsSurvivable(t *testing.T) {
 	for _, op := range survivors {
 		for _, mtu := range []verbs.MTU{verbs.MTU1024, verbs.MTU4096} {
@@ -53,10 +53,10 @@ func TestLossIsSurvivable(t *testing.T) {
 	}
 }
 
-// TestLossIsSurvivableWhenBusy does the same on a link of 1 Gb/s between hosts that wait for their turn on the
-// processor, now and then for another program's time slice: as long as it takes to empty a window of 256 KiB, or one of
-// 768 KiB. Round trips vary then; windows should have room for that and not mistake it for congestion, and what is lost
-// twice should not wait for the longest of them.
+// TestLossIsSurvivableWhenBusy does so on a link of 1 Gb/s between hosts that wait for their turn on the processor, now
+// and then for another program's time slice: as long as it takes to empty a window of 256 KiB, or one of 768 KiB. Round
+// trips are uneven then; windows should allow for that and not take it for congestion, and what is lost twice should
+// not wait for the longest of them.
 func TestLossIsSurvivableWhenBusy(t *testing.T) {
 	for _, c := range []struct {
 		slice time.Duration

@@ -12,8 +12,8 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/simnet"
 )
 
-// TestDeadPeerLeavesHeld: all peers of a device share the memory for packets that arrive ahead of a lost one. Some
-// peers that die with a gap open, on one queue pair or on several, don't keep it from another one, whose losses cost it
+// TestDeadPeerLeavesHeld: all peers of a device share the memory for packets that arrive ahead of a lost one. Peers
+// that die with a gap open, in one queue pair or in several, don't keep it from another peer, whose losses cost it
 // hardly more than before.
 func TestDeadPeerLeavesHeld(t *testing.T) {
 	for _, foreign := range []bool{false, true} {

@@ -21,21 +21,21 @@ import (
 
 // Variables of the random histories.
 const (
-	soakEnv     = "NVMEOF_SOAK"         // how long to go on with new seeds ("10m"), or how many ("10000x"); make soak
+	soakEnv     = "NVMEOF_SOAK"         // how long to try new seeds ("10m"), or how many ("10000x"); see make soak
 	historyEnv  = "NVMEOF_HISTORY_SEED" // the only seed to run
-	historyRuns = 60                    // seeds of an ordinary test
+	historyRuns = 60                    // seeds in an ordinary test
 )
 
-// historySeeds found bugs before a WRITE and a SEND could share a packet; their histories stay as they were.
+// historySeeds are seeds that once found a bug. They date from before a WRITE took a SEND along, and stay as they were.
 var historySeeds = []uint64{
 	39,              // a receiver that wasn't ready dropped what it held, and its RNR NAK was lost
 	249708796795925, // all that was missing had been held, and the last ACK was lost
 	231305895525905, // the same, after a READ
 }
 
-// TestHistories runs random work over random faults, one history per seed, and compares the results with a model: what
-// completed took effect exactly once and in the order of the posts, with the right bytes; what didn't was reported as
-// failed, once.
+// TestHistories runs random work with random faults, a history for each seed, and compares the result with a model:
+// what completed took effect exactly once and in the order of the posts, with the right bytes; what didn't was reported
+// as failed, once.
 func TestHistories(t *testing.T) {
 	if text := os.Getenv(historyEnv); text != "" {
 		seed, err := strconv.ParseUint(text, 0, 64)
@@ -59,7 +59,7 @@ func TestHistories(t *testing.T) {
 	}
 }
 
-// soak runs one seed after another, from a random one on, for the time or the number that limit says.
+// soak runs one seed after another, from a random one on, for as long or as many as limit says.
 func soak(t *testing.T, limit string) {
 	d, most := time.Duration(math.MaxInt64), uint64(math.MaxUint64)
 	var err error
@@ -94,8 +94,8 @@ func runHistory(t *testing.T, seed uint64) {
 	failed = false
 }
 
-// Layout of a history's memory. Each side's memory holds the words and cells that the peer's requests work on, the
-// buffers of receives, and a slot for each of its own requests.
+// Sizes of a history. Each side's memory holds the words and cells that the peer's requests work on, the buffers of
+// receives, and a slot for each of its own requests.
 const (
 	historyDepth = 16
 	historyCells = 8
@@ -116,11 +116,11 @@ type history struct {
 	actors [2]*actor
 	pairs  *rand.Rand // nil: a WRITE and the SEND after it are two packets
 	link   simnet.Link
-	cuts   int  // maximum number still to come
+	cuts   int  // how many may still come
 	ended  bool // a connection is broken on purpose
 }
 
-// actor is a requester together with the model of what its requests do to the peer.
+// actor is a requester, with a model of what its requests do to the peer.
 type actor struct {
 	h         *history
 	own, peer *side
@@ -205,8 +205,8 @@ func newHistory(t *testing.T, seed uint64) *history {
 	return h
 }
 
-// randomLink returns a link with faults of some kinds. Bits change only if the ICRC detects every change: over IPv4 a
-// change of certain bits is mistaken for another Identification.
+// randomLink returns a link with faults of some kinds. Bits change only where the ICRC detects every change: over IPv4
+// a change of certain bits is taken for another Identification.
 func randomLink(rng *rand.Rand, v6 bool) simnet.Link {
 	l := simnet.Link{Latency: time.Duration(5+rng.IntN(200)) * time.Microsecond}
 	maybe := func(most float64) float64 {
@@ -230,7 +230,7 @@ func randomLink(rng *rand.Rand, v6 bool) simnet.Link {
 	return l
 }
 
-// run continues in steps until everything is posted and completed, or the connection is broken.
+// run takes steps until everything is posted and completed, or the connection is broken.
 func (h *history) run() {
 	breakAt := -1
 	if h.rng.IntN(4) == 0 {
@@ -245,8 +245,8 @@ func (h *history) run() {
 			a.post()
 			a.replenish()
 		}
-		// Handlers are told of flushed work after it is no longer outstanding, some of them by a timer that is due at
-		// once.
+		// Flushed requests are reported to handlers after they are no longer outstanding, in part by a timer that is
+		// due at once.
 		time.Sleep(max(time.Duration(h.rng.IntN(2000))*time.Microsecond, time.Microsecond))
 		synctest.Wait()
 		h.collect()
@@ -260,7 +260,7 @@ func (h *history) run() {
 	h.judge()
 }
 
-// trouble cuts the network now and then, for less time than ends a connection.
+// trouble now and then cuts the network for a while, shorter than would end a connection.
 func (h *history) trouble() {
 	if h.ended || h.cuts == 0 || h.rng.IntN(60) > 0 {
 		return
@@ -364,7 +364,7 @@ func (a *actor) post() {
 	}
 }
 
-// make chooses a request, and applies its effect to the model. It returns nil if the chosen one has to wait.
+// make chooses a request, and has the model do the same. It returns nil if the chosen request has to wait.
 func (a *actor) make() *posted {
 	rng := a.h.rng
 	n := rng.IntN(2000)
@@ -418,7 +418,7 @@ func (a *actor) writeCell(r *posted, cell int, data []byte) {
 	copy(a.cells[cell], data)
 }
 
-// words returns two aligned words of a side's memory for the peer's atomics: one for FetchAdd, one for CmpSwp.
+// words returns two aligned words of a side's memory for the peer's atomics: one to add to, one to swap.
 func words(s *side) (add, swap int) {
 	off := int(-s.mr.Addr() & 7)
 	return off, off + 64
@@ -446,7 +446,7 @@ func (a *actor) atomic(r *posted, at int) {
 	}
 }
 
-// replenish posts receives at the peer, but not always: then the peer is not ready.
+// replenish posts receives at the peer, but not always, so that it is sometimes not ready.
 func (a *actor) replenish() {
 	for len(a.idle) > 0 && a.h.rng.IntN(4) > 0 {
 		if s := a.peer.qp.Query().State; s != verbs.RTS {
@@ -537,7 +537,7 @@ func (a *actor) succeeded(r *posted) {
 	}
 }
 
-// received handles the completion of a receive at the peer: the oldest message, in the oldest receive.
+// received takes the completion of a receive at the peer, which must be of the oldest message, in the oldest receive.
 func (a *actor) received(wc *verbs.WC) {
 	t := a.h.t
 	if len(a.receives) == 0 || uint64(a.receives[0]) != wc.WRID {
@@ -579,7 +579,7 @@ func (h *history) judge() {
 			t.Errorf("actor %d: the word holds %d, %d FetchAdds of %d completed", i, sum, a.added, len(a.sums)-1)
 		}
 		if h.ended {
-			continue // what was in flight may have taken effect or not
+			continue // what was under way may have taken effect or not
 		}
 		if got := binary.NativeEndian.Uint64(a.peer.buf[swap:]); got != a.swapped {
 			t.Errorf("actor %d: the word holds %d, want %d", i, got, a.swapped)

@@ -18,7 +18,7 @@ type region struct {
 	buf    []byte
 }
 
-// slice is the n bytes at address va, and whether they lie inside.
+// slice returns the n bytes at address va, and whether they lie inside the region.
 func (r *region) slice(va uint64, n int) ([]byte, bool) {
 	off := va - r.base // wraps to something huge below base
 	if size := uint64(len(r.buf)); off > size || uint64(n) > size-off {
@@ -42,7 +42,7 @@ type rkeySlot struct {
 
 func newRKeyTable() rkeyTable { return rkeyTable{slots: make([]rkeySlot, 256)} }
 
-// find returns the place of key, or the free one where it would be.
+// find returns the place of key, or the free place where it would be.
 func (t *rkeyTable) find(key uint32) uint32 {
 	mask := uint32(len(t.slots) - 1)
 	i := key & mask
@@ -55,9 +55,8 @@ func (t *rkeyTable) find(key uint32) uint32 {
 // lookup returns what key opens, or nil.
 func (t *rkeyTable) lookup(key uint32) *region { return t.slots[t.find(key)].r }
 
-// reserve takes a key that nobody can guess and nobody else has. It opens nothing yet. Of the
-// keys that wait for their windows to be bound, two would be the same every some ten million
-// bindings.
+// reserve draws a key that nobody can guess and that is not in use, and takes it. It opens nothing yet. If the keys of
+// windows that are yet to be bound were not reserved, two of them would be the same about every ten million bindings.
 func (t *rkeyTable) reserve() uint32 {
 	key := t.random.next()
 	for key == 0 || t.slots[t.find(key)].key != 0 {
@@ -67,7 +66,7 @@ func (t *rkeyTable) reserve() uint32 {
 	return key
 }
 
-// take is reserve for a key that nobody has.
+// take adds key, which must not be in use, to the table.
 func (t *rkeyTable) take(key uint32) {
 	if 2*(t.used+1) > len(t.slots) {
 		old := t.slots
@@ -87,8 +86,8 @@ func (t *rkeyTable) open(r *region) { t.slots[t.find(r.key)].r = r }
 
 func (t *rkeyTable) place(s rkeySlot) { t.slots[t.find(s.key)] = s }
 
-// remove gives key up, which opens nothing from then on. It closes the gap in the probe sequence,
-// so that keys coming and going leave no trace.
+// remove removes key, which opens nothing from then on. It closes the gap in the probe sequence, so that keys that come
+// and go leave no trace.
 func (t *rkeyTable) remove(key uint32) {
 	mask := uint32(len(t.slots) - 1)
 	i := t.find(key)

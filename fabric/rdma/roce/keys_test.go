@@ -8,8 +8,8 @@ import (
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
 )
 
-// TestMemoryWindow: a window's key opens its range to its queue pair's peer, from the bind to
-// the invalidation, and never again.
+// TestMemoryWindow: a window's key opens its range to the peer of its queue pair, from the bind until the invalidation,
+// and never again.
 func TestMemoryWindow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPair(t, pairConfig{})
@@ -63,7 +63,8 @@ func TestMemoryWindow(t *testing.T) {
 	})
 }
 
-// TestWindowOutlivesItsQueuePair: a binding ends with its queue pair: the region may go then, and the window be bound again.
+// TestWindowOutlivesItsQueuePair: a binding ends with its queue pair: afterwards the region may be deregistered, and
+// the window bound again.
 func TestWindowOutlivesItsQueuePair(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPair(t, pairConfig{})
@@ -86,7 +87,7 @@ func TestWindowOutlivesItsQueuePair(t *testing.T) {
 	})
 }
 
-// TestBindOfAnEndedKey: a window is bound under the key that it had when that was posted, or not at all.
+// TestBindOfAnEndedKey: a window is bound under the key that it had when the bind was posted, or not at all.
 func TestBindOfAnEndedKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPair(t, pairConfig{})
@@ -98,8 +99,8 @@ func TestBindOfAnEndedKey(t *testing.T) {
 	})
 }
 
-// TestResetEndsOwnWindows: a queue pair that is reset ends the bindings that it has, whichever ended before, and looks at no
-// other key of the device, of which there may be a hundred thousand.
+// TestResetEndsOwnWindows: a queue pair that is reset ends its own bindings, whichever of them ended before, and looks
+// at no other key of the device, of which there may be a hundred thousand.
 func TestResetEndsOwnWindows(t *testing.T) {
 	const windows = 5
 	for ended := range windows {
@@ -116,7 +117,7 @@ func TestResetEndsOwnWindows(t *testing.T) {
 			p.a.post(verbs.SendWR{Opcode: verbs.WRLocalInv, InvalidateRKey: keys[ended]})
 			p.a.want(0, verbs.WCSuccess)
 			inside(p.a, func(q *qp) any {
-				untouchable := &region{key: q.d.rkeys.reserve(), pd: q.pd, qp: q} // without a window whose binding could end
+				untouchable := &region{key: q.d.rkeys.reserve(), pd: q.pd, qp: q} // it has no window whose binding could end
 				q.d.rkeys.open(untouchable)
 				return nil
 			})
@@ -139,7 +140,7 @@ func TestResetEndsOwnWindows(t *testing.T) {
 	}
 }
 
-// TestReadOnlyWindow: a window that is only read through needs no memory that can be written.
+// TestReadOnlyWindow: a window for reading only doesn't need writable memory.
 func TestReadOnlyWindow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPair(t, pairConfig{})
@@ -152,8 +153,7 @@ func TestReadOnlyWindow(t *testing.T) {
 	})
 }
 
-// TestWindowFaults: outside of its range, with another access or on another queue pair a
-// window's key opens nothing.
+// TestWindowFaults: a window's key opens nothing outside its range, for another access or on another queue pair.
 func TestWindowFaults(t *testing.T) {
 	for name, wr := range map[string]func(p *pair, key uint32) verbs.SendWR{
 		"before": func(p *pair, key uint32) verbs.SendWR {
@@ -239,8 +239,7 @@ func TestRKeyTable(t *testing.T) {
 	}
 }
 
-// TestWindowKeysDiffer: no two windows wait with the same key to be bound, even where the generator
-// says the same twice.
+// TestWindowKeysDiffer: no two windows that wait to be bound have the same key, even if the generator repeats itself.
 func TestWindowKeysDiffer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPair(t, pairConfig{})

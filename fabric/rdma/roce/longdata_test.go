@@ -10,7 +10,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/simnet"
 )
 
-// longDataPeers are those that a device may meet, and how much data a packet carries with them.
+// longDataPeers are the kinds of peer that a device may meet, with the data that a packet carries for each.
 var longDataPeers = []struct {
 	name   string
 	config pairConfig
@@ -23,8 +23,8 @@ var longDataPeers = []struct {
 	{"of another vendor, with the same option", pairConfig{options: OptionJumboData}, rawMTU},
 }
 
-// TestLongDataIsSent: packets of WRITEs and of answers to READs carry what was agreed on, those of SENDs
-// the path MTU, and a READ has a PSN for each packet that answers it.
+// TestLongDataIsSent: packets of WRITEs and of answers to READs carry as much as was agreed on, those of SENDs the path
+// MTU, and a READ has a PSN for each packet that answers it.
 func TestLongDataIsSent(t *testing.T) {
 	for _, c := range longDataPeers {
 		t.Run(c.name, func(t *testing.T) {
@@ -44,8 +44,8 @@ func TestLongDataIsSent(t *testing.T) {
 	}
 }
 
-// TestLongDataIsTaken: as much data as was agreed on is taken, and no more (IBTA 9.7.4.1.6), of
-// nothing but WRITEs and answers.
+// TestLongDataIsTaken: as much data as was agreed on is accepted, and no more (IBTA 9.7.4.1.6), and only in WRITEs and
+// answers.
 func TestLongDataIsTaken(t *testing.T) {
 	for _, c := range longDataPeers {
 		run := func(name string, f func(t *testing.T, r *rawPeer)) {
@@ -76,8 +76,8 @@ func TestLongDataIsTaken(t *testing.T) {
 	}
 }
 
-// TestHeldIsBounded: however many packets come ahead of a lost one, long or short, the memory that is
-// kept for them has a bound; when the lost one is here, what was kept takes effect.
+// TestHeldIsBounded: however many packets arrive ahead of a lost one, long or short, the memory that holds them is
+// bounded; once the lost one is here, what was held takes effect.
 func TestHeldIsBounded(t *testing.T) {
 	for _, c := range []struct{ bytes, most int }{{wire.JumboData, maxHeld / 2 / wire.JumboData}, {8, maxHeld / 2 / ordinaryPayload}} {
 		t.Run(fmt.Sprint(c.bytes), func(t *testing.T) {
@@ -109,8 +109,8 @@ func TestHeldIsBounded(t *testing.T) {
 	}
 }
 
-// TestOptionsNeedRoom: a device offers only what its interface carries the packets of, and makes no
-// connection with anything else.
+// TestOptionsNeedRoom: a device offers only options whose packets its interface carries, and makes no connection with
+// others.
 func TestOptionsNeedRoom(t *testing.T) {
 	const (
 		plain = OptionAckAlong

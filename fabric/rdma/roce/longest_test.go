@@ -8,8 +8,8 @@ import (
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
 )
 
-// TestLongestMessage: 2 GiB in packets of 256 bytes take half of all PSNs, so that the end of the message isn't
-// behind its beginning any more. What its last packets took of the window comes back all the same.
+// TestLongestMessage: 2 GiB in packets of 256 bytes take half of all PSNs, so that the end of the message no longer
+// counts as after its beginning. The window space of its last packets is given back all the same.
 func TestLongestMessage(t *testing.T) {
 	const packets = wire.PSNWindow
 	for _, ours := range []bool{false, true} {

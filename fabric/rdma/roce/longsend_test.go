@@ -13,8 +13,8 @@ const (
 	rawLong = rawMTU + wire.LongSend
 )
 
-// longSendPeers are those that a device may meet, and whether a packet of a SEND carries more than
-// the path MTU with them.
+// longSendPeers are the kinds of peer that a device may meet, and whether a packet of a SEND carries more than the path
+// MTU for each.
 var longSendPeers = []struct {
 	name   string
 	config pairConfig
@@ -26,8 +26,7 @@ var longSendPeers = []struct {
 	{"of another vendor", pairConfig{}, false},
 }
 
-// TestLongSendIsSent: a packet of a SEND, and of nothing else, carries more than the path MTU, and
-// only to a peer that has agreed on it.
+// TestLongSendIsSent: only packets of SENDs carry more than the path MTU, and only to a peer that has agreed.
 func TestLongSendIsSent(t *testing.T) {
 	for _, c := range longSendPeers {
 		t.Run(c.name, func(t *testing.T) {
@@ -56,9 +55,8 @@ func TestLongSendIsSent(t *testing.T) {
 	}
 }
 
-// TestLongSendIsTaken: such a packet is taken from a peer that has agreed on it, of a SEND alone
-// and only where it has as much as was agreed on. From any other it is an invalid request (IBTA
-// 9.7.4.1.6).
+// TestLongSendIsTaken: a longer packet is accepted from a peer that has agreed on it, only for a SEND and only if it
+// has as much as was agreed on. Otherwise it is an invalid request (IBTA 9.7.4.1.6).
 func TestLongSendIsTaken(t *testing.T) {
 	for _, c := range longSendPeers {
 		const invalid = "NAK invalid request 100 msn 0"

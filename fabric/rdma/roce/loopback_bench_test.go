@@ -98,8 +98,8 @@ func (s *loopSide) poll() []verbs.WC {
 	return s.wcs[:n]
 }
 
-// flush posts what a handler gathered. The benchmark may have ended, and closed the device,
-// while its last handler was at work.
+// flush posts what a handler gathered. The benchmark may have ended, and closed the device, while its last handler was
+// running.
 func (s *loopSide) flush() {
 	ok := func(_ int, err error) {
 		if err != nil && !errors.Is(err, verbs.ErrClosed) {
@@ -139,8 +139,8 @@ func (s *loopSide) postRecv(i int) {
 	s.recv = append(s.recv, verbs.RecvWR{WRID: uint64(i), SGList: s.sge(i*loopCapsule, loopCapsule)})
 }
 
-// BenchmarkLoopbackEcho is what an NVMe read looks like: a command of 64 bytes is answered by
-// an RDMA WRITE of 4 KiB and a SEND of 16 bytes.
+// BenchmarkLoopbackEcho resembles NVMe reads: a command of 64 bytes is answered by an RDMA WRITE of 4 KiB and a SEND of
+// 16 bytes.
 func BenchmarkLoopbackEcho(b *testing.B) {
 	for _, depth := range []int{1, 32, 128} {
 		b.Run(fmt.Sprintf("depth=%d", depth), func(b *testing.B) { benchmarkEcho(b, depth) })
@@ -219,15 +219,15 @@ func benchmarkEcho(b *testing.B, depth int) {
 	reportLoss(b, x, y)
 }
 
-// processorTime is what this process has used, which says more than the clock does where
-// other programs run too.
+// processorTime returns the processor time that this process has used, which says more than the clock does when other
+// programs run too.
 func processorTime() time.Duration {
 	var u unix.Rusage
 	_ = unix.Getrusage(unix.RUSAGE_SELF, &u)
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// reportLoss logs what went wrong, and how well calls were filled.
+// reportLoss logs losses, and how full calls were.
 func reportLoss(b *testing.B, sides ...*loopSide) {
 	for _, s := range sides {
 		c := s.dev.Counters()

@@ -37,9 +37,8 @@ var unready = operation{"SEND before its receive", func(p *pair, n int) {
 	checkMoved(p.t, p.a.buf, p.b.buf[half:], n)
 }}
 
-// TestMishapToEachPacket loses, doubles or delays each packet of each operation in turn, in
-// both directions, between two of our kind and with a peer of another: the operation succeeds all
-// the same, once.
+// TestMishapToEachPacket loses, duplicates or delays each packet of each operation in turn, in both directions, between
+// two devices of our kind and with a peer of another kind: the operation still succeeds, once.
 func TestMishapToEachPacket(t *testing.T) {
 	for _, foreign := range []bool{false, true} {
 		for _, m := range mishaps {
@@ -56,7 +55,7 @@ func TestMishapToEachPacket(t *testing.T) {
 	}
 }
 
-// TestMishapToLongSend does the same to SENDs of which a packet carries more than the path MTU.
+// TestMishapToLongSend does the same to SENDs with packets that carry more than the path MTU.
 func TestMishapToLongSend(t *testing.T) {
 	for _, m := range mishaps {
 		for _, op := range append(operations[:3:3], unready) {
@@ -71,7 +70,7 @@ func TestMishapToLongSend(t *testing.T) {
 	}
 }
 
-// TestMishapToLongData does the same to WRITEs and READs of which a packet carries more than the path MTU.
+// TestMishapToLongData does the same to WRITEs and READs with packets that carry more than the path MTU.
 func TestMishapToLongData(t *testing.T) {
 	for _, m := range mishaps {
 		for _, op := range operations {
@@ -107,8 +106,8 @@ func TestMishapToWriteSend(t *testing.T) {
 	}
 }
 
-// befalls runs the operation with n bytes on a pair like c, with a small path MTU, and has what is
-// said happen to one packet of it, counted from 0; false where there are not so many.
+// befalls runs the operation with n bytes on a pair like c, with a small path MTU, and has what happen to the packet
+// number victim, counted from 0. It returns false if there are fewer packets.
 func (op operation) befalls(t *testing.T, c pairConfig, what simnet.Action, n, victim int) (hit bool) {
 	synctest.Test(t, func(t *testing.T) {
 		c.mtu, c.psn, c.rnrRetry = verbs.MTU256, 0xfffff0, 7
@@ -154,7 +153,7 @@ func (p *pair) checkQuiet() {
 	}
 }
 
-// checkWindows demands that nothing counts in any window of the device, which is idle.
+// checkWindows checks that nothing counts in any window of the device, which is idle.
 func (s *side) checkWindows() {
 	s.t.Helper()
 	d := s.dev
@@ -216,8 +215,7 @@ func (p *pair) mixture(r *rand.Rand, count int) {
 		remote := off
 		kinds[slot] = op
 		if op == verbs.WRRDMARead {
-			// What is read stays as it is: a repetition may be answered after its
-			// requester is content.
+			// What is read doesn't change: a repetition may be answered after its requester is satisfied.
 			remote = constant + r.IntN(slotSize)
 			clear(p.a.buf[off : off+slotSize])
 			want[slot] = p.b.buf[remote : remote+n]
@@ -227,7 +225,7 @@ func (p *pair) mixture(r *rand.Rand, count int) {
 			want[slot] = p.a.buf[off : off+n]
 		}
 		if op == verbs.WRSend {
-			// Receives are taken in the order of the SENDs, which is that of the posts.
+			// Receives are consumed in the order of the SENDs, which is that of the posts.
 			p.b.recv(uint64(slot), p.b.sge(off, slotSize)...)
 		}
 		p.a.post(verbs.SendWR{
@@ -260,8 +258,7 @@ func (p *pair) mixture(r *rand.Rand, count int) {
 	}
 }
 
-// TestSilentPeer: the ACK timeout and the retry count of the queue pair decide when it is
-// given up.
+// TestSilentPeer: the ACK timeout and the retry count of the queue pair decide when it gives up.
 func TestSilentPeer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPair(t, pairConfig{timeout: 14, retryCnt: 3})
@@ -306,8 +303,8 @@ func TestNoTimeout(t *testing.T) {
 	})
 }
 
-// TestNoNeedlessRetry: on a network that loses nothing no ACK is missed, whatever is left
-// unsignaled and however many share the window, and nothing waits for a timer.
+// TestNoNeedlessRetry: on a network that loses nothing no ACK is missing, whatever is unsignaled and however many queue
+// pairs share the window, and nothing waits for a timer.
 func TestNoNeedlessRetry(t *testing.T) {
 	for _, op := range []verbs.WROpcode{verbs.WRRDMAWrite, verbs.WRRDMARead} {
 		for _, mtu := range []verbs.MTU{verbs.MTU256, verbs.MTU4096} {

@@ -14,7 +14,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/udp"
 )
 
-// isNAK reports whether a packet is a NAK of any kind: also RNR, or what only our kind sends.
+// isNAK reports whether a packet is a NAK of any kind, including RNR NAKs and those that only our kind sends.
 func isNAK(b []byte) bool {
 	switch wire.Opcode(b[0]) {
 	case wire.SelectiveAck:
@@ -25,8 +25,8 @@ func isNAK(b []byte) bool {
 	return false
 }
 
-// TestLostNAK loses each packet of a request in turn, and then the NAKs that ask for it again, one
-// or several: what brings it is silence, or the next packet.
+// TestLostNAK loses each packet of a request in turn, and then the NAKs that ask for it again, one or several: it is
+// sent again because of silence, or because of the next packet.
 func TestLostNAK(t *testing.T) {
 	const packets = 5
 	for _, foreign := range []bool{false, true} {
@@ -59,8 +59,8 @@ func TestLostNAK(t *testing.T) {
 	}
 }
 
-// TestLostFatalNAK: where the NAK that refuses a request is lost, nobody answers any more, and the
-// requester's retries come to their end.
+// TestLostFatalNAK: if the NAK that refuses a request is lost, the responder answers no more, and the requester uses up
+// its retries.
 func TestLostFatalNAK(t *testing.T) {
 	for _, foreign := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -95,8 +95,8 @@ func (c *failingConn) Recv(rx []udp.Received) (int, error) {
 	return n, err
 }
 
-// TestSocketFails: a device whose socket fails ends everything: the oldest request with a fatal
-// error, the others flushed.
+// TestSocketFails: a device whose socket fails ends everything: the oldest request with a fatal error, the others
+// flushed.
 func TestSocketFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var broken *failingConn

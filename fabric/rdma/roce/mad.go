@@ -10,12 +10,12 @@ import (
 // madSize is the length of every management datagram (IBTA 13.4.2).
 const madSize = 256
 
-// madBacklog is how many management datagrams may wait in each direction: more than a turn of the
-// engine brings, so that whoever floods doesn't have others' dropped before the handler can choose.
-// They come back if they are dropped: connection management has timers of its own.
+// madBacklog is how many management datagrams may wait in each direction: more than arrive in a turn of the engine, so
+// that a peer that floods the device doesn't cause others' datagrams to be dropped before the handler can choose.
+// Dropped ones are sent again: connection management has timers of its own.
 const madBacklog = 2048
 
-// madRing holds datagrams with their peer. It grows when it has to, and stays as it is then.
+// madRing holds datagrams with their peers' addresses. It grows as needed and never shrinks.
 type madRing struct {
 	ring    []mad
 	head, n int
@@ -91,15 +91,15 @@ func (d *Device) HandleMADs(handler func(src netip.Addr, mad []byte)) {
 	d.gsi.handler = handler
 }
 
-// SettleMADs makes settle what waits, for a short time, until what the handler was called with has taken its effect. It
-// is called without a lock of the device.
+// SettleMADs sets settle, which waits, for a short time, until the datagrams that the handler was called with have
+// taken effect. It is called without a lock of the device.
 func (d *Device) SettleMADs(settle func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.gsi.settle = settle
 }
 
-// emitMADs adds the datagrams that wait. The device's lock is held.
+// emitMADs adds the waiting datagrams to t. The device's lock is held.
 func (d *Device) emitMADs(t *txBatch) {
 	g := &d.gsi
 	for g.out.n > 0 && !t.full() {
@@ -117,7 +117,7 @@ func (d *Device) emitMADs(t *txBatch) {
 	}
 }
 
-// takeDatagram takes a UD packet: only QP 1 is there to take any.
+// takeDatagram takes a UD packet: only QP 1 accepts any.
 func (d *Device) takeDatagram(p *wire.Packet, src netip.Addr) {
 	c := &d.counters
 	switch {
@@ -136,8 +136,8 @@ func (d *Device) takeDatagram(p *wire.Packet, src netip.Addr) {
 	}
 }
 
-// dispatchMADs calls the handler, of as many as there are now. The device's lock is held, but not
-// during the calls.
+// dispatchMADs calls the handler for the datagrams that are waiting now. The device's lock is held, but not during the
+// calls.
 func (d *Device) dispatchMADs() {
 	g := &d.gsi
 	for range g.in.n {

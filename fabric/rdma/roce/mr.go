@@ -7,9 +7,8 @@ import (
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
 )
 
-// mr is a memory region. The addresses that it shows are the device's own, not the
-// process's: a peer learns nothing of the latter, and between two regions lie gaps that no
-// key opens.
+// mr is a memory region. Its addresses are the device's own, not the process's: a peer learns nothing about the latter,
+// and between two regions there are gaps that no key opens.
 type mr struct {
 	region  // key is the R_Key
 	d       *Device
@@ -20,7 +19,7 @@ type mr struct {
 
 const pageSize = 4096
 
-// forPeers is what lets peers touch memory, now or by a window.
+// forPeers is the access that lets peers use memory, directly or through a window.
 const forPeers = verbs.AccessRemoteWrite | verbs.AccessRemoteRead | verbs.AccessRemoteAtomic | verbs.AccessMWBind
 
 // RegMR registers buf.
@@ -48,8 +47,8 @@ func (p *pd) RegMR(buf []byte, access verbs.Access) (verbs.MR, error) {
 	return m, nil
 }
 
-// addressFor takes addresses for buf, with the same offset in the page as the process has it
-// at, so that alignment means the same on both sides.
+// addressFor allocates addresses for buf, with the same offset in the page as in the process, so that alignment means
+// the same in both.
 func (d *Device) addressFor(buf []byte) uint64 {
 	inPage := uint64(uintptr(unsafe.Pointer(unsafe.SliceData(buf)))) % pageSize
 	base := d.nextVA + inPage
@@ -66,19 +65,19 @@ func (p *pd) usable(op string) error {
 	return nil
 }
 
-// Addr is the address of the first byte.
+// Addr returns the address of the first byte.
 func (m *mr) Addr() uint64 { return m.base }
 
-// Len is the number of bytes.
+// Len returns the number of bytes.
 func (m *mr) Len() int { return len(m.buf) }
 
-// LKey is the key for local use.
+// LKey returns the key for local use.
 func (m *mr) LKey() uint32 { return m.lkey }
 
-// RKey is the key for peers.
+// RKey returns the key for peers.
 func (m *mr) RKey() uint32 { return m.rkey }
 
-// Dereg makes the keys invalid and returns when the device has let go of the memory.
+// Dereg makes the keys invalid and returns once the device no longer uses the memory.
 func (m *mr) Dereg() error {
 	d := m.d
 	d.mu.Lock()
@@ -97,8 +96,9 @@ func (m *mr) Dereg() error {
 	return nil
 }
 
-// local is the memory of e, for a queue pair of domain p, and how it is registered; ok is false where the L_Key is not of
-// the domain, the range is not inside, or an access is missing. The device's lock is held.
+// local returns the memory of e, for a queue pair of domain p, and the access with which it is registered; ok is false
+// if the L_Key is not of the domain, the range is not inside the region, or it lacks some of access. The device's lock
+// is held.
 func (d *Device) local(p *pd, e *verbs.SGE, access verbs.Access) (b []byte, has verbs.Access, ok bool) {
 	m := d.lkeys.lookup(e.LKey)
 	if m == nil || m.pd != p || m.access&access != access {
@@ -108,7 +108,7 @@ func (d *Device) local(p *pd, e *verbs.SGE, access verbs.Access) (b []byte, has 
 	return b, m.access, ok
 }
 
-// remote is the region that key opens to a peer of q for access. The device's lock is held.
+// remote returns the region that key opens to a peer of q for access, or nil. The device's lock is held.
 func (d *Device) remote(q *qp, key uint32, access verbs.Access) *region {
 	r := d.rkeys.lookup(key)
 	if r == nil || r.pd != q.pd || r.qp != nil && r.qp != q || r.access&access != access {
@@ -121,8 +121,8 @@ func (d *Device) remote(q *qp, key uint32, access verbs.Access) *region {
 type mw struct {
 	region
 	d     *Device
-	mr    *mr           // bound to; nil while unbound …
-	index int           // … and in qp.bound
+	mr    *mr           // the region that it is bound to; nil while unbound
+	index int           // in qp.bound
 	rkey  atomic.Uint32 // of the binding, or of the next one; 0 until the first is asked for
 	freed bool
 }
@@ -141,7 +141,7 @@ func (p *pd) AllocMW() (verbs.MW, error) {
 	return w, nil
 }
 
-// RKey is the key of the present binding, or of the next one.
+// RKey returns the key of the current binding, or of the next one.
 func (w *mw) RKey() uint32 {
 	if key := w.rkey.Load(); key != 0 {
 		return key
@@ -151,8 +151,8 @@ func (w *mw) RKey() uint32 {
 	return w.nextKey()
 }
 
-// nextKey is RKey where the device's lock is held. A window has no key before somebody asks for one: of many
-// windows most may never be used, and the table of keys is read for each packet.
+// nextKey is RKey with the device's lock held. A window has no key until somebody asks for one: of many windows most
+// may never be used, and the table of keys is read for each packet.
 func (w *mw) nextKey() uint32 {
 	if w.rkey.Load() == 0 && !w.freed {
 		w.rkey.Store(w.d.rkeys.reserve())
@@ -175,8 +175,8 @@ func (w *mw) Dealloc() error {
 	return nil
 }
 
-// bind shows b to the peer of q under key, which the window had when the work request was
-// posted. It reports whether everything allows it. The device's lock is held.
+// bind binds the window to b, for the peer of q, under key, which the window had when the work request was posted. It
+// reports whether that is allowed. The device's lock is held.
 func (w *mw) bind(q *qp, key uint32, b *verbs.MWBind) bool {
 	m, ok := b.MR.(*mr)
 	if !ok || w.pd != q.pd || m.pd != q.pd || m.key == 0 || w.freed || w.mr != nil ||
@@ -214,7 +214,8 @@ func (w *mw) unbind() {
 	w.rkey.Store(w.d.rkeys.reserve())
 }
 
-// invalidate ends what key opens, for q or its peer: only a window bound to q may go this way.
+// invalidate unbinds the window that key opens, on behalf of q or its peer. It returns false unless that is a window
+// bound to q.
 func (d *Device) invalidate(q *qp, key uint32) bool {
 	r := d.rkeys.lookup(key)
 	if r == nil || r.window == nil || r.qp != q {
@@ -224,7 +225,7 @@ func (d *Device) invalidate(q *qp, key uint32) bool {
 	return true
 }
 
-// forget takes w, whose binding ends, from those that q has bound.
+// forget removes w, whose binding ends, from the windows bound to q.
 func (q *qp) forget(w *mw) {
 	last := len(q.bound) - 1
 	q.bound[w.index] = q.bound[last]

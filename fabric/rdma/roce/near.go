@@ -9,12 +9,12 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/udp"
 )
 
-// isNear says whether there is memory that is shared with dst.
+// isNear reports whether there is memory shared with dst.
 func (d *Device) isNear(dst netip.AddrPort) bool { return d.near != nil && d.near.Shares(dst) }
 
-// put sends a train of the packets from index first on through memory that is shared with their destination, and returns
-// the index of the packet to go on with. Packets are put together there, and each byte of their payload is read once, for
-// the copy and the ICRC.
+// put sends a train of the packets from index first on through memory shared with their destination, and returns the
+// index of the packet to go on with. The packets are put together in that memory, and each byte of their payload is
+// read once, for both the copy and the ICRC.
 func (d *Device) put(first int) (next int) {
 	t := d.tx
 	k := &t.packets[first]
@@ -40,14 +40,14 @@ func (d *Device) put(first int) (next int) {
 	d.near.End(train, whole)
 	if whole {
 		d.counters.inc(SentTrains)
-	} else { // as where the system can't send it
+	} else { // as when the system can't send it
 		d.counters.inc(SendErrors)
 	}
 	return next
 }
 
-// write writes packet i to to, which is as long. It returns false where a page of its payload is missing, and takes note
-// of that.
+// write writes packet i to to, which has its length. If a page of its payload is missing, it records that and returns
+// false.
 func (t *txBatch) write(to []byte, i int, id uint16) bool {
 	k := &t.packets[i]
 	if k.onDemand == nil {
@@ -77,7 +77,7 @@ func (t *txBatch) writeTo(to []byte, k *txPacket, id uint16, next []byte) {
 		return
 	}
 	k.flow.Put(to, next, id, t.arena[k.head:k.data], t.pieces[k.piece:k.piece+k.pieces]...)
-	if k.noICRC { // which costs nothing beside the copy
+	if k.noICRC { // which costs nothing compared with the copy
 		wire.PutICRC(to[k.size-wire.ICRCSize:], 0)
 	}
 }

@@ -12,18 +12,18 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/udp"
 )
 
-// nearConn has memory for what is sent to some, or to all where it isn't said to whom, and then sends that.
+// nearConn shares memory with some destinations, or with all if near is nil, and sends what is written to it.
 type nearConn struct {
 	udp.Conn
 	near   func(netip.AddrPort) bool
 	full   atomic.Bool // there is no room
 	memory [udp.MaxTrainBytes]byte
 	begun  bool
-	trains int // that were whole
-	exact  int // packets of those whose ICRC is right with their place in the train
-	others int // packets whose isn't
+	trains int // complete ones
+	exact  int // their packets whose ICRC is right for their place in the train
+	others int // their packets whose ICRC isn't
 	sent   int // trains by Send
-	astray int // those of them for which there is memory
+	astray int // of these, trains for which there is memory
 }
 
 var _ udp.Sharing = (*nearConn)(nil)
@@ -78,7 +78,7 @@ func (c *nearConn) Send(trains []udp.Train) (int, error) {
 	return c.Conn.Send(trains)
 }
 
-// nearPair is a pair of whose sides a sends through memory.
+// nearPair makes a pair whose side a sends through memory.
 func nearPair(t *testing.T, c pairConfig) (*pair, *nearConn) {
 	var near *nearConn
 	c.wrap = func(conn udp.Conn) udp.Conn {
@@ -91,8 +91,8 @@ func nearPair(t *testing.T, c pairConfig) (*pair, *nearConn) {
 	return newPair(t, c), near
 }
 
-// TestNear: what goes through memory arrives with all its bytes, of all lengths and with and without ICRC, and nothing
-// is sent beside.
+// TestNear: what goes through memory arrives with all its bytes, at all lengths and with and without ICRC, and nothing
+// goes another way.
 func TestNear(t *testing.T) {
 	for name, options := range map[string]uint32{
 		"usual": 0, "long": OptionLongSend | OptionJumboData | OptionWriteSend | OptionAckAlong, "no ICRC": OptionNoICRC,
@@ -130,8 +130,8 @@ func TestNear(t *testing.T) {
 	}
 }
 
-// TestNearAndFar: of what leaves in one batch that for the one with whom memory is shared goes through it, and all else
-// through the socket.
+// TestNearAndFar: of a batch, what is for the peer that shares memory goes through it, and everything else through the
+// socket.
 func TestNearAndFar(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, near := nearPair(t, pairConfig{})
@@ -186,8 +186,8 @@ func TestNearAndFar(t *testing.T) {
 	})
 }
 
-// TestNearMissingPages: data that is gone when it is to be written to memory fails its queue pair; what it was
-// together with in a train isn't sent half written.
+// TestNearMissingPages: data that is gone when it is to be written to memory fails its queue pair; the train that it
+// was in isn't sent half written.
 func TestNearMissingPages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, near := nearPair(t, pairConfig{})
@@ -218,7 +218,7 @@ func TestNearMissingPages(t *testing.T) {
 	})
 }
 
-// TestNearFull: what finds no room is lost, and sent again.
+// TestNearFull: what finds no room is lost, and is sent again.
 func TestNearFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, near := nearPair(t, pairConfig{})

@@ -11,8 +11,8 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/udp"
 )
 
-// TestNoICRC: packets without ICRC are taken and sent where that was agreed on with a peer of our
-// kind, and are never taken otherwise.
+// TestNoICRC: packets without ICRC are accepted and sent if that was agreed on with a peer of our kind, and are never
+// accepted otherwise.
 func TestNoICRC(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -55,8 +55,8 @@ func TestNoICRC(t *testing.T) {
 	}
 }
 
-// TestNoICRCBesideICRC moves data over two connections of the same devices, of which one has no
-// ICRCs, and lets that one end.
+// TestNoICRCBesideICRC moves data over two connections between the same devices, one of which has no ICRCs, and ends
+// that one.
 func TestNoICRCBesideICRC(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPair(t, pairConfig{options: OptionNoICRC})
@@ -102,7 +102,7 @@ func wantCount(t *testing.T, d *Device, c Counter, want uint64) {
 	}
 }
 
-// oneAnswer is the one datagram that the device sent.
+// oneAnswer returns the only datagram that the device sent.
 func (r *rawPeer) oneAnswer() []byte {
 	r.t.Helper()
 	time.Sleep(10 * rawLatency)

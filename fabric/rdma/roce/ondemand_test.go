@@ -36,7 +36,7 @@ func (c faultingConn) Send(trains []udp.Train) (int, error) {
 	return c.Conn.Send(trains)
 }
 
-// cutRegion registers the mapping of a file, of which keep bytes are left.
+// cutRegion registers the mapping of a file that is truncated to keep bytes.
 func cutRegion(t *testing.T, pd verbs.PD, size, keep int64, hints verbs.Access) (mr verbs.MR, b []byte) {
 	t.Helper()
 	f, err := os.Create(filepath.Join(t.TempDir(), "f"))
@@ -52,8 +52,8 @@ func cutRegion(t *testing.T, pd verbs.PD, size, keep int64, hints verbs.Access) 
 	return mr, b
 }
 
-// TestMissingPages: a page that is gone from memory registered on demand fails the queue pair whose
-// data lies there, and not the program nor another queue pair.
+// TestMissingPages: a page that is gone from memory registered on demand fails the queue pair that uses it, and neither
+// the program nor another queue pair.
 func TestMissingPages(t *testing.T) {
 	const size, keep = 64 << 10, 16 << 10
 	for name, x := range map[string]struct {
@@ -98,7 +98,7 @@ func TestMissingPages(t *testing.T) {
 }
 
 // TestMissingPagesInTheirTurn: of requests posted together the one whose data is missing fails, those before it
-// succeed, and those behind are flushed and don't reach the peer. The packets before it may be in one train with it,
+// succeed, and those behind it are flushed and don't reach the peer. Packets before it may be in one train with it,
 // which the system refuses as a whole.
 func TestMissingPagesInTheirTurn(t *testing.T) {
 	for name, foreign := range map[string]bool{"ours": false, "stranger": true} {
@@ -133,8 +133,8 @@ func TestMissingPagesInTheirTurn(t *testing.T) {
 	}
 }
 
-// TestMissingPagesOfWhatArrived: data that is gone when it would be sent again is no fault where it turns out that it
-// had arrived.
+// TestMissingPagesOfWhatArrived: data that is gone when it would be sent again is no fault if it turns out that it had
+// arrived.
 func TestMissingPagesOfWhatArrived(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRaw(t, pairConfig{wrap: func(c udp.Conn) udp.Conn { return faultingConn{c} }})
@@ -161,8 +161,8 @@ func TestMissingPagesOfWhatArrived(t *testing.T) {
 	})
 }
 
-// TestMissingPagesOutOfReach: peers, who would touch it in the midst of a packet, are never given memory whose
-// pages may be missing, and data for a request's own slot is not taken from a missing page.
+// TestMissingPagesOutOfReach: peers, which would access it in the middle of a packet, are never given memory with pages
+// that may be missing, and inline data is not taken from a missing page.
 func TestMissingPagesOutOfReach(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPair(t, pairConfig{})

@@ -12,8 +12,8 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/simnet"
 )
 
-// TestOutageOver: after an outage all queue pairs go on as soon as one hears something, however long each would have waited
-// yet until it tries again.
+// TestOutageOver: after an outage all queue pairs go on as soon as one of them hears something, however long each would
+// still have waited before it tries again.
 func TestOutageOver(t *testing.T) {
 	eachKind(t, func(t *testing.T, op verbs.WROpcode, foreign bool) {
 		const size, step = 4 << 10, 130 * time.Millisecond
@@ -58,7 +58,7 @@ func TestOutageOver(t *testing.T) {
 	}, verbs.WRRDMAWrite, verbs.WRRDMARead)
 }
 
-// TestGoneStaysHushed: what is heard of one queue pair doesn't have another one try again whose other end is gone.
+// TestGoneStaysHushed: what one queue pair hears doesn't make another one, whose other end is gone, try again.
 func TestGoneStaysHushed(t *testing.T) {
 	eachKind(t, func(t *testing.T, op verbs.WROpcode, foreign bool) {
 		const size = 4 << 10

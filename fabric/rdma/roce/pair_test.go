@@ -21,7 +21,7 @@ var (
 	addrB = netip.MustParseAddr("10.0.0.2")
 )
 
-// pairConfig describes two connected queue pairs; the zero value takes what suits most tests.
+// pairConfig describes two connected queue pairs; the zero value suits most tests.
 type pairConfig struct {
 	mtu        verbs.MTU
 	endpoint   simnet.Config
@@ -80,11 +80,11 @@ func (c pairConfig) withDefaults() pairConfig {
 	return c
 }
 
-// patient is the ACK timeout of pairs outside of bubbles: either side may stand still for seconds, as its processor may.
-// All retries together take longer than wait does.
+// patient is the ACK timeout of pairs outside bubbles: either side may stand still for seconds, when it doesn't get a
+// processor. All retries together take longer than wait does.
 const patient = 20 // 4.3 s
 
-// vendor is what a side is told of the other's make.
+// vendor is what a side is told of the vendor of the other one.
 func (c pairConfig) vendor() uint32 {
 	if c.foreign {
 		return 0
@@ -320,7 +320,7 @@ func check(t testing.TB, err error) {
 	}
 }
 
-// inside is what f finds in the queue pair of s while nothing changes it.
+// inside returns what f returns for the queue pair of s while nothing changes it.
 func inside[T any](s *side, f func(q *qp) T) T {
 	s.t.Helper()
 	q, ok := s.qp.(*qp)

@@ -7,8 +7,8 @@ import (
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
 )
 
-// TestTrainsOfManyQueuePairs: of queue pairs that each have a WRITE and a SEND for one peer, all
-// WRITEs leave in one train and all SENDs in another, and the order in each stays.
+// TestTrainsOfManyQueuePairs: when queue pairs each have a WRITE and a SEND for one peer, all WRITEs leave in one train
+// and all SENDs in another, and each queue pair's order is kept.
 func TestTrainsOfManyQueuePairs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const pairs = 16
@@ -54,8 +54,8 @@ func TestTrainsOfManyQueuePairs(t *testing.T) {
 	})
 }
 
-// TestNobodyStarves: of more queue pairs than a batch has room for, each of which always has more
-// to send, none waits for the others to end.
+// TestNobodyStarves: when there are more queue pairs than a batch has room for, each of which always has more to send,
+// none waits for the others to end.
 func TestNobodyStarves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const pairs, each = 12, 120

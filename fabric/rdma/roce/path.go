@@ -8,21 +8,20 @@ import (
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/roce/wire"
 )
 
-// path is what queue pairs to one peer share: its address, the ICRC's beginning, the round
-// trip and the window.
+// path is what queue pairs to one peer share: its address, the start of the ICRC, the round trip and the windows.
 type path struct {
 	remote netip.Addr
 	dst    netip.AddrPort
 	flow   wire.Flow
 	refs   int
-	noICRC int // queue pairs among them whose packets have no ICRC
-	held   int // bytes, of all of them, see mayHold
+	noICRC int // queue pairs whose packets have no ICRC
+	held   int // bytes held for all of them, see mayHold
 
 	window window // of requests
-	reads  window // of the answers of READs
+	reads  window // of the answers to READs
 
-	sendTurns, readTurns turns // of its queue pairs, in window and in reads
-	atDevice             int   // those of them in Device.readTurns
+	sendTurns, readTurns turns // of its queue pairs, for window and for reads
+	atDevice             int   // its queue pairs in Device.readTurns
 
 	rtt     time.Duration // smoothed; 0 before the first sample
 	rttVar  time.Duration // smoothed deviation
@@ -30,7 +29,7 @@ type path struct {
 	rttMin  minimum
 	round   round
 
-	heardAt  time.Duration // when something was heard last of any queue pair
+	heardAt  time.Duration // when something was last heard for any queue pair
 	patience time.Duration // no timeout is shorter, see distrust
 }
 
@@ -45,7 +44,7 @@ func (d *Device) pathTo(remote netip.Addr) *path {
 	return p
 }
 
-// peer is where packets to an address go. A link-local one is on our own link.
+// peer returns where packets to an address go. A link-local address is on our own link.
 func (d *Device) peer(a netip.Addr) netip.AddrPort {
 	if a.Is6() && a.IsLinkLocalUnicast() {
 		a = a.WithZone(d.self.Addr().Zone())
@@ -53,7 +52,7 @@ func (d *Device) peer(a netip.Addr) netip.AddrPort {
 	return netip.AddrPortFrom(a, d.self.Port())
 }
 
-// bare is an address as it is compared: IPv4 as such, and without a zone.
+// bare returns an address in the form for comparison: IPv4 unmapped, and without a zone.
 func bare(a netip.Addr) netip.Addr { return a.Unmap().WithZone("") }
 
 func (d *Device) newPath(remote netip.Addr) *path {
@@ -73,13 +72,13 @@ func (d *Device) releasePath(p *path) {
 	}
 }
 
-// Bounds of what the round trip is taken for where it steers something.
+// The round trip that decisions go by is assumedRTT before the first sample, and at least minHold after it.
 const (
 	assumedRTT = time.Millisecond
 	minHold    = 200 * time.Microsecond
 )
 
-// roundTrip is the smoothed round trip, or an assumption.
+// roundTrip returns the smoothed round trip, or an assumption.
 func (p *path) roundTrip() time.Duration {
 	if p.rtt == 0 {
 		return assumedRTT
@@ -87,15 +86,16 @@ func (p *path) roundTrip() time.Duration {
 	return max(p.rtt, minHold)
 }
 
-// round counts the samples of a round trip: a thousand queue pairs take as many, of which each says as much less (RFC 7323,
-// appendix G). Those of one moment, which are alike, would have the path forget that there are others.
+// round counts the samples of a round trip: a thousand queue pairs take a thousand, and each says correspondingly less
+// (RFC 7323, appendix G). Otherwise the samples of one moment, which are alike, would make the path forget that there
+// are others.
 type round struct {
 	ends    time.Duration
 	samples int // in it
 	before  int // in the one before
 }
 
-// sample takes a measured round trip (RFC 6298, section 2).
+// sample adds a measured round trip (RFC 6298, section 2).
 func (p *path) sample(rtt, now time.Duration) {
 	p.rttLast = rtt
 	p.rttMin.add(rtt, now)
@@ -115,10 +115,10 @@ func (p *path) sample(rtt, now time.Duration) {
 	}
 }
 
-// distrust takes note that something that was sent again was answered after so long, counted from when it was sent first and
-// from when it was sent last. That may have been the answer to either: it isn't a sample, but what follows is given that long,
-// or it would be sent again as well, and nothing would ever tell how long the round trip is (Karn's algorithm; RFC 6298,
-// sections 3 and 5). Where the one sent last may well have been answered so soon, the other was most likely lost.
+// distrust is told that something that was sent again has been answered, and how long ago it was sent first and last.
+// The answer may be to either transmission, so it isn't a sample. But what follows is given that much time: otherwise
+// it would be sent again as well, and the round trip would never become known (Karn's algorithm; RFC 6298, sections 3
+// and 5). If the last transmission may well have been answered so soon, the first was most likely lost.
 func (p *path) distrust(first, last time.Duration) {
 	expected := max(p.usual(), minEarlyTimeout)
 	if p.rtt == 0 {
@@ -130,17 +130,16 @@ func (p *path) distrust(first, last time.Duration) {
 	p.patience = max(p.patience, 2*first)
 }
 
-// usual is how long an acknowledgement may take by the samples.
+// usual returns how long an acknowledgement may take, going by the samples.
 func (p *path) usual() time.Duration { return 2*p.rtt + 4*p.rttVar }
 
-// delayed reports whether packets wait somewhere on the way: the round trip is far longer than
-// it can be.
+// delayed reports whether packets wait somewhere on the way: the last round trip is far longer than the shortest.
 func (p *path) delayed() bool {
 	const noise = 50 * time.Microsecond
 	return p.rttLast > 2*p.rttMin.value()+noise
 }
 
-// minimum is the least of the samples of the last some seconds.
+// minimum is the smallest sample of the last few seconds.
 type minimum struct {
 	now, before time.Duration // of this period, and of the one before; 0: none
 	since       time.Duration
@@ -164,7 +163,7 @@ func (m *minimum) value() time.Duration {
 	return m.now
 }
 
-// timeout is how long an acknowledgement may reasonably take, and least at least.
+// timeout returns how long an acknowledgement may reasonably take, and at least least.
 func (p *path) timeout(least time.Duration) time.Duration {
 	return max(p.usual(), p.patience, least)
 }

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// TestManySamples: what a path takes for the round trip, and how long it waits, is the same for one sample a round trip and
-// for a thousand, as of so many queue pairs, of which each batch of answers brings some hundreds at the same moment.
+// TestManySamples: a path's round trip, and its timeout, come out the same from one sample in each round trip and from
+// a thousand, as that many queue pairs take, for which each batch of answers brings some hundreds at the same moment.
 func TestManySamples(t *testing.T) {
 	const trip = 8 * time.Millisecond
 	for _, alike := range []int{1, 32, 250} {
@@ -30,7 +30,7 @@ func TestManySamples(t *testing.T) {
 	}
 }
 
-// TestSamplesChange: a path that has become slower or faster is known as such after some round trips, whatever the number of
+// TestSamplesChange: that a path has become slower or faster is known after some round trips, whatever the number of
 // queue pairs.
 func TestSamplesChange(t *testing.T) {
 	for _, qps := range []int{1, 1000} {
@@ -50,8 +50,8 @@ func TestSamplesChange(t *testing.T) {
 	}
 }
 
-// TestPatience: after a round trip that was far longer than all before, what follows is given that long until the samples
-// say so, of which each of a crowd's says little.
+// TestPatience: after a round trip far longer than all before, what follows is given that long until the samples say so
+// too. Each sample of a crowd says little.
 func TestPatience(t *testing.T) {
 	const short, long = time.Millisecond, 100 * time.Millisecond
 	p, now := new(path), time.Second

@@ -19,7 +19,7 @@ func (d *Device) AllocPD() (verbs.PD, error) {
 	return &pd{d: d}, nil
 }
 
-// Device is the one that made the domain.
+// Device returns the device that made the domain.
 func (p *pd) Device() verbs.Device { return p.d }
 
 // Dealloc frees the domain.

@@ -5,8 +5,8 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/mem"
 )
 
-// PostSend queues send work requests. Unless the device is about to send anyhow, they are
-// sent from the caller's goroutine before it returns.
+// PostSend queues send work requests. Unless the device is about to send anyway, they are sent from the caller's
+// goroutine before PostSend returns.
 func (q *qp) PostSend(wrs []verbs.SendWR) (n int, err error) {
 	d := q.d
 	d.mu.Lock()

@@ -20,16 +20,16 @@ type qp struct {
 	attr     verbs.QPAttr // attr.State is the state
 	path     *path        // from RTR on
 	mtu      int          // payload bytes of a full packet of a WRITE or of the answer to a READ
-	sendMTU  int          // the same of SENDs
+	sendMTU  int          // the same for SENDs
 	class    uint8        // traffic class of its packets
 	met      bool         // EventCommEst was raised
 	freed    bool
 	isReady  bool // in Device.ready
 	isAcking bool // in Device.acking
 	urgent   bool // its ACK leaves with its turn, not behind what others send
-	more     bool // than the batch being made has room for
-	later    bool // in that batch come requests that aren't WRITEs
-	passed   bool // that one had no room for them, see passOver
+	more     bool // it has more than the batch being made has room for
+	later    bool // requests other than WRITEs follow in that batch
+	passed   bool // the batch had no room for them, see passOver
 
 	cnpDue bool          // a congestion notification is to be sent
 	cnpAt  time.Duration // when the last one was made; 0: never
@@ -39,8 +39,7 @@ type qp struct {
 	writeSend bool // agreed on with the peer, see takeAlong
 	ackAlong  bool // the same, see takeAck
 
-	// fault is an error found while packets were put together, which takes effect when
-	// these are sent.
+	// fault is an error found while packets were put together, which takes effect once they have been sent.
 	fault    bool
 	faultWC  verbs.WCStatus
 	faultEvt verbs.AsyncEventType
@@ -96,7 +95,7 @@ func (q *qp) Modify(attr verbs.QPAttr) error {
 		d.postedOutside()
 	case attr.State == verbs.Reset:
 		q.toReset()
-		d.postedOutside() // by those who waited for its room
+		d.postedOutside() // by queue pairs that waited for its room
 	case from == verbs.Reset && attr.State == verbs.Init:
 		q.attr.Access = attr.Access
 		q.attr.State = verbs.Init
@@ -176,9 +175,8 @@ func (q *qp) toReset() {
 	q.attr = verbs.QPAttr{State: verbs.Reset}
 }
 
-// toError moves the queue pair to ERR: the oldest send ends with status where that isn't
-// success, everything else is flushed, and event is raised unless it is 0. Responses that
-// are queued still leave, so that a NAK reaches the peer.
+// toError moves the queue pair to ERR: the oldest send ends with status if that isn't success, everything else is
+// flushed, and event is raised unless it is 0. Responses that are queued still leave, so that a NAK reaches the peer.
 func (q *qp) toError(status verbs.WCStatus, event verbs.AsyncEventType) {
 	if q.attr.State == verbs.Err {
 		return
@@ -206,7 +204,7 @@ func (q *qp) toError(status verbs.WCStatus, event verbs.AsyncEventType) {
 	q.raise(verbs.EventQPLastWQE)
 }
 
-// letGo returns what the requester holds of windows, and stops its timers.
+// letGo gives back the window space that the requester holds, and stops its timers.
 func (q *qp) letGo() {
 	r := &q.req
 	if q.path != nil {
@@ -224,7 +222,7 @@ func (q *qp) letGo() {
 	r.deadline, r.rnrUntil = 0, 0
 }
 
-// faultLater moves the queue pair to ERR when what was put together before has been sent.
+// faultLater moves the queue pair to ERR once what was put together before has been sent.
 func (q *qp) faultLater(status verbs.WCStatus, event verbs.AsyncEventType) {
 	if !q.fault {
 		q.fault, q.faultWC, q.faultEvt = true, status, event
@@ -239,11 +237,11 @@ func (q *qp) Query() verbs.QPAttr {
 	return q.attr
 }
 
-// QPNum is the queue pair's number.
+// QPNum returns the queue pair's number.
 func (q *qp) QPNum() uint32 { return q.num }
 
-// Destroy frees the queue pair. When it returns no memory of its work requests is used any
-// more, and none of its completions is left in a queue.
+// Destroy frees the queue pair. When it returns, no memory of its work requests is in use any more, and none of its
+// completions is left in a queue.
 func (q *qp) Destroy() error {
 	d := q.d
 	d.mu.Lock()
@@ -260,7 +258,7 @@ func (q *qp) Destroy() error {
 	q.recvCQ.refs--
 	q.pd.refs--
 	d.qps.remove(q)
-	d.postedOutside() // by those who waited for its room
+	d.postedOutside() // by queue pairs that waited for its room
 	return nil
 }
 
@@ -303,7 +301,7 @@ func (q *qp) raise(e verbs.AsyncEventType) {
 	}
 }
 
-// meet raises EventCommEst for the first packet of the peer.
+// meet raises EventCommEst for the first packet from the peer.
 func (q *qp) meet() {
 	if !q.met {
 		q.met = true
@@ -341,9 +339,9 @@ func newQP(p *pd, init verbs.QPInitAttr) (*qp, error) {
 	return q, nil
 }
 
-// qpTable finds queue pairs by number. The numbers are random: who doesn't know the one of a
-// connection has 16 million to try. That of a queue pair that is gone doesn't soon come back: a
-// peer that still waits for its last packets (TIMEWAIT) takes it for the old connection's.
+// qpTable finds queue pairs by number. The numbers are random: an attacker who doesn't know the number of a connection
+// has 16 million to try. The number of a queue pair that is gone isn't reused soon: a peer that still waits for its
+// last packets (TIMEWAIT) would take it for the old connection's.
 type qpTable struct {
 	all    []*qp
 	slots  []*qp // by the low bits of the number

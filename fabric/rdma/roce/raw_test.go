@@ -31,7 +31,7 @@ const (
 	rawPSN  = 100 // first of either side
 	rawRate = 8   // READs and atomics, both ways
 
-	// rawLatency has what is sent at once arrive at once.
+	// rawLatency makes what is sent at once arrive at once.
 	rawLatency = time.Microsecond
 )
 
@@ -51,7 +51,7 @@ func newRaw(t *testing.T, c pairConfig) *rawPeer {
 	return r
 }
 
-// toRTR moves the device's queue pair to RTR from whatever state, to answer so many READs and atomics at a time.
+// toRTR moves the device's queue pair to RTR from any state, to answer that many READs and atomics at a time.
 func (r *rawPeer) toRTR(c pairConfig, reads uint8) {
 	r.t.Helper()
 	var vendor uint32
@@ -120,7 +120,7 @@ func (r *rawPeer) sendBytes(datagrams ...[]byte) {
 	check(r.t, err)
 }
 
-// answers returns what the device sent until it is idle.
+// answers returns what the device sends until it is idle.
 func (r *rawPeer) answers() []string {
 	r.t.Helper()
 	time.Sleep(10 * rawLatency)
@@ -233,7 +233,7 @@ func TestResponderSequence(t *testing.T) {
 	})
 }
 
-// TestResponderNAKs checks which packets are refused, and how often that is said (IBTA 9.7.5.1).
+// TestResponderNAKs checks which packets are refused, and how often that is reported (IBTA 9.7.5.1).
 func TestResponderNAKs(t *testing.T) {
 	rawTest("one NAK for a gap", t, func(t *testing.T, r *rawPeer) {
 		r.send(r.write(wire.RCWriteOnly, 101, 4, 4), r.write(wire.RCWriteOnly, 102, 4, 4))
@@ -270,7 +270,7 @@ func TestResponderNAKs(t *testing.T) {
 	})
 }
 
-// firstRead asks for what the tests of replay ask for again: 1000 bytes, in packets 100 to 103.
+// firstRead makes the READ that the tests of replay repeat: 1000 bytes, in packets 100 to 103.
 func (r *rawPeer) firstRead() {
 	r.t.Helper()
 	fill(r.dev.buf[:2000], 1)
@@ -279,7 +279,7 @@ func (r *rawPeer) firstRead() {
 		"RC_RDMA_READ_RESPONSE_MIDDLE 102 +256", "RC_RDMA_READ_RESPONSE_LAST 103 +232")
 }
 
-// TestReadReplay: a READ may be asked for again, whole or from some packet on.
+// TestReadReplay: a READ may be repeated, whole or from some packet on.
 func TestReadReplay(t *testing.T) {
 	rawTest("whole", t, func(t *testing.T, r *rawPeer) {
 		r.firstRead()
@@ -311,8 +311,8 @@ func TestReadReplay(t *testing.T) {
 	})
 }
 
-// TestReadReplayRefused: nothing else may be asked for again than what was asked for before, and
-// that only while its key lives. The connection goes on.
+// TestReadReplayRefused: a repeated READ may ask for nothing that it didn't ask for before, and only while its key is
+// valid. The connection goes on.
 func TestReadReplayRefused(t *testing.T) {
 	for name, p := range map[string]func(r *rawPeer) *wire.Packet{
 		"other address": func(r *rawPeer) *wire.Packet { return r.read(102, 513, 100) },
@@ -333,7 +333,7 @@ func TestReadReplayRefused(t *testing.T) {
 			}
 		})
 	}
-	// A repetition that is late: the peer had the data, and the key is dead since.
+	// A late repetition: the peer had the data, and the key has become invalid since.
 	rawTest("dead key", t, func(t *testing.T, r *rawPeer) {
 		r.firstRead()
 		again := r.read(100, 0, 1000)
@@ -346,7 +346,7 @@ func TestReadReplayRefused(t *testing.T) {
 	})
 }
 
-// TestInvalidRequests: what breaks the protocol is refused, and the connection ends silent.
+// TestInvalidRequests: what violates the protocol is refused, and the connection falls silent.
 func TestInvalidRequests(t *testing.T) {
 	const invalid = "NAK invalid request"
 	for _, c := range []struct {
@@ -410,8 +410,8 @@ func TestInvalidRequests(t *testing.T) {
 	}
 }
 
-// TestMalformed: a packet that isn't as long as its headers and its pad say, or of another version, has no effect,
-// however good its ICRC, least of all with the headers of the packet before.
+// TestMalformed: a packet whose length doesn't match its headers and its pad, or of another version, has no effect even
+// if its ICRC is good, and is never taken with the headers of the packet before.
 func TestMalformed(t *testing.T) {
 	for name, alter := range map[string]func(b []byte) []byte{
 		"headers cut":     func(b []byte) []byte { return b[:wire.BTHSize+8] },
@@ -435,7 +435,7 @@ func TestMalformed(t *testing.T) {
 	}
 }
 
-// TestDroppedSilently: what isn't for a queue pair from its peer has no effect.
+// TestDroppedSilently: a packet that isn't for a queue pair, or not from its peer, has no effect.
 func TestDroppedSilently(t *testing.T) {
 	for _, c := range []struct {
 		name    string
@@ -524,7 +524,7 @@ func TestBadResponses(t *testing.T) {
 	}
 }
 
-// TestPartialReadRetry: a peer may go on with MIDDLE where the retry began, as Linux does.
+// TestPartialReadRetry: a peer may go on with MIDDLE at the packet where the retry began, as Linux does.
 func TestPartialReadRetry(t *testing.T) {
 	rawTest("", t, func(t *testing.T, r *rawPeer) {
 		r.dev.post(verbs.SendWR{WRID: 1, Opcode: verbs.WRRDMARead, SGList: r.dev.sge(0, 1000), RemoteAddr: 1 << 40, RKey: 7})

@@ -27,15 +27,15 @@ func (q *readQueue) at(i int) *read {
 	return &q.ring[(q.head+i)%len(q.ring)]
 }
 
-// full reports whether as many are before psn as may be.
+// full reports whether the queue has no room for a request at psn: as many as are allowed come before it.
 func (q *readQueue) full(psn wire.PSN) bool {
 	return q.n == len(q.ring) && (q.n == 0 || !q.reaches(psn))
 }
 
-// reaches reports whether the last one has answers from psn on.
+// reaches reports whether the answers of the last one reach psn.
 func (q *readQueue) reaches(psn wire.PSN) bool { return psn.Before(q.at(q.n - 1).end) }
 
-// push adds r, in place of those that are asked for again with it and after it.
+// push adds r, and drops those that are asked for again with it and after it.
 func (q *readQueue) push(r read) {
 	for q.n > 0 && q.reaches(r.first) {
 		q.n--

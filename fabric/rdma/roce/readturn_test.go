@@ -12,8 +12,8 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/simnet"
 )
 
-// TestLargeReadHasItsTurn: a READ that is large finds room for its answer, though small ones, of another peer or of another
-// queue pair to the same one, take whatever room there is.
+// TestLargeReadHasItsTurn: a large READ finds room for its answer, although small ones, of another peer or of another
+// queue pair to the same peer, take whatever room there is.
 func TestLargeReadHasItsTurn(t *testing.T) {
 	for _, foreign := range []bool{false, true} {
 		for _, same := range []bool{false, true} {

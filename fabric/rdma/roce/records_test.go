@@ -6,8 +6,8 @@ import (
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/roce/wire"
 )
 
-// TestRecordsOfTheLastRound: PSNs come again after 2^24 packets, which may be fewer READs and atomics than are
-// remembered. What is asked for again is what had the PSN last.
+// TestRecordsOfTheLastRound: PSNs are reused after 2^24 packets, which may be fewer READs and atomics than there are
+// records. A repetition means the request that last had the PSN.
 func TestRecordsOfTheLastRound(t *testing.T) {
 	for _, between := range []int{0, 1, rawRate - 2} {
 		var r recordRing

@@ -6,13 +6,13 @@ import (
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/roce/wire"
 )
 
-// reorder holds request packets that came ahead of a lost one, until that is here. They are
-// executed then, in their order, so that a peer can't tell that they were held: with any peer
-// that repeats from the lost packet on, a second loss behind it costs no second round.
+// reorder holds request packets that arrived ahead of a lost one, until that one is here. Then they are executed, in
+// order, so that a peer can't tell that they were held: with a peer that repeats everything from the lost packet on, a
+// second loss behind it costs no second round of repetition.
 type reorder struct {
 	slots [reorderSlots]*heldPacket // by PSN
-	base  wire.PSN                  // no slot before is in use
-	last  wire.PSN                  // nor one behind
+	base  wire.PSN                  // no slot before it is in use
+	last  wire.PSN                  // nor is one behind it
 	n     int
 	bytes int
 }
@@ -26,24 +26,24 @@ type heldPacket struct {
 const (
 	// reorderSlots is how many PSNs ahead of the expected one a packet may be held.
 	reorderSlots = scoreSize
-	// maxHeld bounds the memory of the payloads that a device holds, in bytes, and so their number. One queue pair gets
-	// half of it, see mayHold.
+	// maxHeld bounds the memory, in bytes, of the payloads that a device holds, and so their number. One queue pair
+	// gets at most half of it, see mayHold.
 	maxHeld = 8 << 20
-	// ordinaryPayload is the memory that the payload of a held packet has at least. That of a longer
-	// one isn't kept for the next.
+	// ordinaryPayload is the least memory that the payload of a held packet has. That of a longer one isn't kept for
+	// the next.
 	ordinaryPayload = wire.MaxPathMTU + wire.LongSend
 )
 
 func (o *reorder) at(psn wire.PSN) **heldPacket { return &o.slots[psn%reorderSlots] }
 
-// hold keeps a copy of p, which is ahead of what is expected; false where that can't be.
+// hold keeps a copy of p, which is ahead of the expected packet; it returns false if it can't.
 func (q *qp) hold(p *wire.Packet) bool {
 	d, rs := q.d, &q.resp
 	switch p.Opcode.Kind() {
 	case wire.KindSend, wire.KindWrite, wire.KindWriteSend:
 	case wire.KindReadRequest, wire.KindAtomic:
-		// Another peer repeats these and asks for their answers then. Linux's rxe would see
-		// answers to what it hasn't repeated yet, and breaks the connection (see dropFrom).
+		// A peer that isn't of our kind repeats these, and then asks for their answers. Linux's rxe would see answers
+		// to requests that it hasn't repeated yet, and break the connection (see dropFrom).
 		if !q.selective {
 			return false
 		}
@@ -77,8 +77,9 @@ func (q *qp) hold(p *wire.Packet) bool {
 	return true
 }
 
-// mayHold reports whether q may hold n bytes more: no more than it leaves to the others, and all of its peer no more than
-// twice that. A peer that dies with gaps open keeps what is held of it until it is given up.
+// mayHold reports whether q may hold n bytes more: it may hold no more than it leaves to the others, and all queue
+// pairs of its peer no more than twice that. What is held for a peer that dies with gaps open stays until the peer is
+// given up.
 func (q *qp) mayHold(n int) bool {
 	left := maxHeld - q.d.held
 	own := 0
@@ -91,15 +92,15 @@ func (q *qp) mayHold(n int) bool {
 // heldBytes is the memory of a held payload.
 func heldBytes(payload []byte) int { return max(len(payload), ordinaryPayload) }
 
-// countHeld counts n bytes more, or less, that o holds of q.
+// countHeld adds n bytes, which may be negative, to what o holds for q.
 func (q *qp) countHeld(o *reorder, n int) {
 	o.bytes += n
 	q.path.held += n
 	q.d.held += n
 }
 
-// catchUp executes what was held behind the packet that has just been executed. Where there is
-// another gap, a peer that understands it is told at once.
+// catchUp executes what was held behind the packet that has just been executed. If there is another gap, a peer of our
+// kind is told at once.
 func (q *qp) catchUp(now time.Duration) {
 	rs := &q.resp
 	for rs.held != nil {
@@ -124,11 +125,11 @@ func (q *qp) catchUp(now time.Duration) {
 	}
 }
 
-// maxArrived is the longest payload of a SelectiveAck, which has to be short enough to be
-// copied. What is further ahead is not told until it comes nearer.
+// maxArrived is the longest payload of a SelectiveAck, which has to be short enough to be copied. What is further ahead
+// is reported only when it is nearer.
 const maxArrived = copyBelow - 8
 
-// listArrived makes the packet in t, a NAK for psn, a SelectiveAck of what is held behind that.
+// listArrived turns the packet in t, a NAK for psn, into a SelectiveAck of what is held behind psn.
 func (q *qp) listArrived(t *txBatch, psn wire.PSN) {
 	rs := &q.resp
 	clear(t.arrived[:])
@@ -146,7 +147,7 @@ func (q *qp) listArrived(t *txBatch, psn wire.PSN) {
 	}
 }
 
-// skipTo drops what is held before psn: a READ may have passed it.
+// skipTo drops what is held before psn: a READ may have advanced past it.
 func (q *qp) skipTo(o *reorder, psn wire.PSN) {
 	for ; o.base.Before(psn) && o.n > 0; o.base = o.base.Next() {
 		if slot := o.at(o.base); *slot != nil {
@@ -177,7 +178,7 @@ func (d *Device) letGoHeld(h *heldPacket) {
 	d.heldPackets.give(h)
 }
 
-// pool keeps what was used, for the next use. The device's lock guards it.
+// pool keeps used objects for the next use. The device's lock guards it.
 type pool[T any] struct{ free []*T }
 
 func (p *pool[T]) take() *T {

@@ -24,40 +24,40 @@ type requester struct {
 	una, next, max wire.PSN
 	inflight       int // what una … next−1 count in the window
 	sinceAckReq    int // the same since the last packet that asks for an ACK
-	unasked        int // behind the last packet in the batch, where that doesn't ask; else 0
+	unasked        int // index behind the last packet in the batch, if that doesn't ask for an ACK; else 0
 
 	reads     readQueue // READs and atomics sent and not answered
-	readBytes int       // that they still bring
+	readBytes int       // bytes that they will still bring
 
 	score *scoreboard // nil while nothing is known to be missing
 
 	unreadable bool // the packet at page can't be made, as a page of its data is missing
 	page       wire.PSN
 
-	batch     uint64   // the last one that has packets of ours …
-	batchFrom wire.PSN // … and the first of these
+	batch     uint64   // the last batch that has packets of ours …
+	batchFrom wire.PSN // … and the first of them
 
 	retry
 
-	// What is for who waits comes last, so that little of the rest has to be fetched.
+	// What only a waiting queue pair needs comes last, so that little of the rest has to be fetched into the caches.
 	sendTurn, pathTurn, readTurn turn // in path.sendTurns and .readTurns, and Device.readTurns
 }
 
-// retry is the requester's memory of what went wrong.
+// retry is what the requester remembers of its retries.
 type retry struct {
 	deadline   time.Duration // when the oldest packet is late; 0 while none is out …
 	againAt    time.Duration // … and when it is sent again, which is later while q is hushed
-	timedFrom  time.Duration // since then it is timed
-	repeatedAt time.Duration // when something was sent again last
+	timedFrom  time.Duration // since when it is timed
+	repeatedAt time.Duration // when something was last sent again
 	progressAt time.Duration // last progress, or last ACK timeout counted
-	waitedFrom time.Duration // since then what is to be sent again waits for room that others have; 0: it doesn't
+	waitedFrom time.Duration // since when what is to be sent again waits for room that others occupy; 0: it doesn't
 	backoff    int           // doublings of the early timeout
 	retries    int           // of the oldest packet, without progress
 	rnrRetries int
-	rnrUntil   time.Duration // no request before; 0 where the peer is ready
+	rnrUntil   time.Duration // no request leaves before; 0 if the peer is ready
 	silent     bool          // what is out counts in no window
 	backPSN    wire.PSN      // where the last retry began …
-	backHold   time.Duration // … and until when another demand for it is the same one's echo
+	backHold   time.Duration // … and until when another demand for it is an echo of the same one
 	samplePSN  wire.PSN      // packet whose round trip is measured
 	sampleAt   time.Duration // 0: none
 }
@@ -67,27 +67,26 @@ func (r *requester) start(psn wire.PSN, maxReads int) {
 	r.reads.init(maxReads)
 }
 
-// inBatch takes note that a batch has the packet at psn.
+// inBatch records that a batch has the packet at psn.
 func (r *requester) inBatch(batch uint64, psn wire.PSN) {
 	if r.batch != batch || psn.Before(r.batchFrom) {
 		r.batch, r.batchFrom = batch, psn
 	}
 }
 
-// emitResult is what became of an attempt to put a packet together.
+// emitResult is the result of an attempt to put a packet together.
 type emitResult uint8
 
 const (
 	emitted     emitResult = iota
-	blocked                // something has to happen first; whatever it is makes the QP ready
+	blocked                // something has to happen first, which will make the QP ready
 	noRoom                 // in this batch
 	waitsToSend            // for room in the path's window
-	waitsToRead            // for room for what is asked for
+	waitsToRead            // for room for the answers
 	notYet                 // it belongs to a later part of the batch
 )
 
-// emitRequests puts request packets together, only those of WRITEs if told so, and notes whether
-// there are more.
+// emitRequests puts request packets together, only those of WRITEs if writes is set, and notes whether there are more.
 func (q *qp) emitRequests(t *txBatch, writes bool, now time.Duration) {
 	switch q.emitSome(t, writes, now) {
 	case noRoom:
@@ -106,15 +105,14 @@ func (q *qp) emitRequests(t *txBatch, writes bool, now time.Duration) {
 	}
 }
 
-// waitsFrom takes note that what is to be sent waits for room, if it is to be sent again and nothing else is out.
+// waitsFrom records that what is to be sent waits for room, if it is to be sent again and nothing else is out.
 func (r *requester) waitsFrom(now time.Duration) {
 	if r.next == r.una && r.una != r.max && r.waitedFrom == 0 {
 		r.waitedFrom = now
 	}
 }
 
-// askAck has the last packet of a batch ask for an ACK in any case, since it may be a while until
-// the next one could.
+// askAck makes the last packet of a batch ask for an ACK in any case, since it may be a while until the next one could.
 func (r *requester) askAck(t *txBatch) {
 	if r.unasked > 0 {
 		t.askAck(r.unasked - 1)
@@ -122,9 +120,9 @@ func (r *requester) askAck(t *txBatch) {
 	}
 }
 
-// quota is how many packets of the send queue a batch takes. Where requests are small it is half of
-// those that wait, within bounds: the peer works on one half while the other is put together. A large
-// one soon after small ones isn't cut for their sake.
+// quota returns how many packets of the send queue a batch takes. If requests are small it is half of those that wait,
+// within bounds: the peer works on one half while the other is put together. A large request soon after small ones
+// isn't cut short for their sake.
 func (q *qp) quota() int {
 	r := &q.req
 	for i := r.cur; i != r.tail && i-r.cur < quotaLooks; i++ {
@@ -169,8 +167,8 @@ func (q *qp) emitSome(t *txBatch, writes bool, now time.Duration) emitResult {
 	return blocked
 }
 
-// begin starts a work request whose turn has come: a local operation is executed, another
-// gets its PSNs. It reports false where the request has to wait, or failed.
+// begin starts a work request whose turn has come: a local operation is executed, any other request gets its PSNs. It
+// returns false if the request has to wait, or failed.
 func (q *qp) begin(w *sendWQE) bool {
 	r := &q.req
 	if w.flags&verbs.SendFence != 0 && !r.reads.empty() {
@@ -198,8 +196,8 @@ func (q *qp) begin(w *sendWQE) bool {
 	return true
 }
 
-// cut says into how many packets w is cut, and how long they are. One of our kind gets the packets of a SEND in one
-// size, as far as it goes: with those of other SENDs they make long trains, which a shorter packet would end.
+// cut decides how many packets w is cut into, and how long they are. For a peer of our kind the packets of a SEND have
+// one size, as far as possible: with those of other SENDs they make long trains, which a shorter packet would end.
 func (q *qp) cut(w *sendWQE) {
 	w.mtu = q.carries(w)
 	w.packets = max(1, (w.length+w.mtu-1)/w.mtu)
@@ -211,7 +209,7 @@ func (q *qp) cut(w *sendWQE) {
 	}
 }
 
-// carries is how many bytes of w a packet of it carries, or brings, at most.
+// carries returns how many bytes of w one of its packets carries at most, or, if w is a READ, brings.
 func (q *qp) carries(w *sendWQE) int {
 	if w.isSend() {
 		return q.sendMTU
@@ -219,16 +217,16 @@ func (q *qp) carries(w *sendWQE) int {
 	return q.mtu
 }
 
-// faultLocal ends the work request that is being sent with an error of this side, once all
-// before it are complete: until then the request is tried again at each acknowledgement.
+// faultLocal ends the work request that is being sent with an error of this side, once all requests before it are
+// complete: until then it is tried again at each acknowledgement.
 func (q *qp) faultLocal(status verbs.WCStatus) {
 	if q.req.head == q.req.cur {
 		q.faultLater(status, verbs.EventQPFatal)
 	}
 }
 
-// missesPage takes note that a page of the data of the packet at psn is missing. The work request fails when
-// all before it are complete, and nothing leaves from there on until then.
+// missesPage records that a page of the data of the packet at psn is missing. The work request fails when all before it
+// are complete; until then nothing is sent from psn on.
 func (q *qp) missesPage(psn wire.PSN) {
 	r := &q.req
 	if r.outstanding(psn) && (!r.unreadable || psn.Before(r.page)) {
@@ -237,7 +235,7 @@ func (q *qp) missesPage(psn wire.PSN) {
 	}
 }
 
-// failUnreadable ends the oldest work request if it is the one that misses a page.
+// failUnreadable ends the oldest work request if it is the one that has the missing page.
 func (q *qp) failUnreadable() {
 	r := &q.req
 	switch {
@@ -330,9 +328,9 @@ func (q *qp) emitData(t *txBatch, w *sendWQE, now time.Duration) (psns int, res 
 func (q *qp) makeData(p *wire.Packet, w *sendWQE, off, n int, psn wire.PSN) (last bool) {
 	last = off+n == w.length
 	if w.op == verbs.WRRDMAWrite {
-		// Each packet is a WRITE, as if so many had been posted: as they are all of one size, trains
-		// are longer, and none depends on another. To one of our kind SE, which a WRITE has no
-		// other use for, says that it isn't the last of its request.
+		// Each packet is a WRITE of its own, as if that many had been posted: as all are of one size, trains are
+		// longer, and none depends on another. For a peer of our kind SE, for which a WRITE has no other use, says that
+		// the packet isn't the last of its request.
 		q.header(p, wire.RCWriteOnly, psn)
 		p.RETH = wire.RETH{VA: w.remoteAddr + uint64(off), RKey: w.rkey, Length: uint32(n)}
 		p.Solicited = q.selective && !last
@@ -351,16 +349,16 @@ func (q *qp) makeData(p *wire.Packet, w *sendWQE, off, n int, psn wire.PSN) (las
 	return last
 }
 
-// sampleFrom measures the round trip of the packet that is next, where no other is measured
-// and it is not a repetition.
+// sampleFrom measures the round trip of the packet that is next, unless another one is being measured or it is a
+// repetition.
 func (r *requester) sampleFrom(now time.Duration) {
 	if r.sampleAt == 0 && r.next == r.max {
 		r.samplePSN, r.sampleAt = r.next, now
 	}
 }
 
-// wantsAck says whether the last packet of w asks for an ACK: not where nobody waits for it
-// and the next request, which is posted already, will ask. A retransmission always asks.
+// wantsAck reports whether the last packet of w asks for an ACK. It doesn't if nobody waits for the ACK and the next
+// request, which is posted already, will ask for one. A retransmission always asks.
 func (q *qp) wantsAck(w *sendWQE) bool {
 	r := &q.req
 	last := w.last(r.cur)
@@ -396,7 +394,7 @@ func (q *qp) addData(t *txBatch, w *sendWQE, off, n int) bool {
 	return true
 }
 
-// dataOpcode is the opcode of a packet of a SEND, or of a WRITE with Immediate, by its place in the message.
+// dataOpcode returns the opcode of a packet of a SEND, or of a WRITE with Immediate, by its place in the message.
 func dataOpcode(op verbs.WROpcode, first, last bool) wire.Opcode {
 	send := op != verbs.WRRDMAWriteWithImm
 	switch {
@@ -428,9 +426,9 @@ var lastOpcode = [...]wire.Opcode{
 	verbs.WRRDMAWriteWithImm: wire.RCWriteLastWithImm,
 }
 
-// emitRead makes the next READ request of w. A large READ is asked for in pieces that our
-// receive buffer can take; a piece always ends at the same place, so that asking again stays
-// inside what was asked before, as a responder demands.
+// emitRead makes the next READ request of w. A large READ is requested in pieces that our receive buffer can take; a
+// piece always ends at the same place, so that a repeated request stays inside the original one, as a responder
+// demands.
 func (q *qp) emitRead(t *txBatch, w *sendWQE, now time.Duration) (psns int, res emitResult) {
 	r := &q.req
 	if r.reads.full(r.next) {
@@ -438,7 +436,7 @@ func (q *qp) emitRead(t *txBatch, w *sendWQE, now time.Duration) (psns int, res 
 	}
 	piece := q.readPiece()
 	n := min(w.length-r.off, piece-r.off%piece)
-	if q.selective { // which doesn't ask for more than a piece again
+	if q.selective { // a retry then asks for no more than one piece
 		n = min(n, q.readStep())
 	}
 	if !q.mayRead(n) {
@@ -455,11 +453,11 @@ func (q *qp) emitRead(t *txBatch, w *sendWQE, now time.Duration) (psns int, res 
 	return psns, emitted
 }
 
-// readPiece is the most that a READ asks for, in whole packets.
+// readPiece returns the most that a READ asks for, in whole packets.
 func (q *qp) readPiece() int { return (q.d.readPiece + q.mtu - 1) / q.mtu * q.mtu }
 
-// readStep is how much a READ asks for at once: a quarter of the window, but no less than two large
-// packets where half of the window holds them, and no more than that where it doesn't.
+// readStep returns how much a READ asks for at once: a quarter of the window, but at least two large packets, or half
+// of the window if that is less, and at least one packet.
 func (q *qp) readStep() int {
 	size := q.path.reads.size
 	n := max(size/4, min(size/2, 2*wire.MaxPathMTU), q.mtu)
@@ -506,8 +504,8 @@ func (q *qp) completeSends() {
 			return
 		}
 		if r.batch == q.d.tx.gen && w.windowed() && r.batchFrom.Before(w.end()) {
-			// A late ACK met a retransmission that is being sent, or one came for what may not have
-			// left yet: the memory belongs to its owner only after that.
+			// The ACK is a late one for a packet that is being sent again, or is for one that may not have left yet:
+			// the memory belongs to its owner only after that.
 			q.d.quiesce()
 		}
 		r.head++

@@ -7,16 +7,16 @@ import (
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
 )
 
-// What is sent again to a peer of our kind, and what is asked for again: what the scoreboard has as
-// lost, in order, and a probe where nothing was heard for a while.
+// What is sent again to a peer of our kind, and what it is asked for again: what is lost according to the scoreboard,
+// in order, and a probe if nothing was heard for a while.
 
-// resendHold is how long a packet that was sent again is given to arrive.
+// resendHold returns how long a packet that was sent again is given to arrive.
 func (q *qp) resendHold() time.Duration {
 	return max(q.path.rtt+4*q.path.rttVar, minHold)
 }
 
-// probe sends something again of what was not answered in time, so that the peer tells what it
-// has: what was sent again before, or else the last that was sent.
+// probe sends again something that was not answered in time, so that the peer tells what it has: what was sent again
+// before, or else the last packet that was sent.
 func (q *qp) probe(now time.Duration) {
 	r, s := &q.req, q.scored()
 	missed, hold := 0, q.resendHold()
@@ -43,8 +43,7 @@ func (q *qp) probe(now time.Duration) {
 	q.wakeAfterLoss()
 }
 
-// probeRead asks again for the end of an answer, or for all of it where the peer may not have
-// seen the request.
+// probeRead asks again for the end of an answer, or for all of it if the peer may not have seen the request.
 func (q *qp) probeRead(f *read, now time.Duration) {
 	w, s := q.sq.at(f.wqe), q.req.score
 	if !f.first.Before(s.answered) {
@@ -57,8 +56,8 @@ func (q *qp) probeRead(f *read, now time.Duration) {
 	}
 }
 
-// emitLost sends again what is taken for lost. The first missing packet may always leave, and a
-// probe: what fills the windows may wait for it, or be lost itself.
+// emitLost sends again what is taken for lost. The first missing packet may always leave, and so may a probe: what
+// fills the windows may be waiting for it, or be lost itself.
 func (q *qp) emitLost(t *txBatch, now time.Duration) emitResult {
 	r := &q.req
 	for quota := qpQuota; r.score.lostCount > 0; quota-- {
@@ -101,7 +100,7 @@ func (q *qp) emitAgain(t *txBatch, psn wire.PSN, now time.Duration) (res emitRes
 	return res
 }
 
-// mayAlways reports whether the packet at psn leaves again whatever the windows hold.
+// mayAlways reports whether the packet at psn may be sent again regardless of the windows.
 func (q *qp) mayAlways(psn wire.PSN) bool { return psn == q.req.una || psn == q.req.score.probe }
 
 func (q *qp) emitDataAgain(t *txBatch, w *sendWQE, k int, now time.Duration) emitResult {
@@ -117,7 +116,7 @@ func (q *qp) emitDataAgain(t *txBatch, w *sendWQE, k int, now time.Duration) emi
 	q.makeData(&t.packet, w, k*w.mtu, n, psn)
 	t.packet.AckReq = true
 	if !q.addData(t, w, k*w.mtu, n) {
-		// The memory isn't what it was when the packet was sent first.
+		// The memory is no longer registered as it was when the packet was first sent.
 		q.faultLater(verbs.WCLocProtErr, verbs.EventQPFatal)
 		return blocked
 	}
@@ -126,8 +125,8 @@ func (q *qp) emitDataAgain(t *txBatch, w *sendWQE, k int, now time.Duration) emi
 	return emitted
 }
 
-// emitReadAgain asks again for the packets from psn on that are lost, as far as they are of one
-// request. A responder that may not have executed that gets the request as it was.
+// emitReadAgain asks again for the lost packets from psn on, as far as they are of one request. A responder that may
+// not have executed that request gets it unchanged.
 func (q *qp) emitReadAgain(t *txBatch, w *sendWQE, psn wire.PSN, now time.Duration) emitResult {
 	s := q.req.score
 	f := q.onAnswer(psn)

@@ -22,9 +22,8 @@ type responder struct {
 	sendCut int // SEND: bytes of its first packet
 	write   writeTarget
 
-	// A gap is reported once: nakAt is when, 0 where none is open, gapSeen the PSN that
-	// arrived last behind it, and gapTop the highest. quiet is set where the gap was made by an
-	// RNR NAK, which the peer answers by itself.
+	// A gap is reported once: nakAt is when, 0 if none is open; gapSeen is the PSN that arrived last behind it, and
+	// gapTop the highest. quiet is set if the gap was made by an RNR NAK, to which the peer reacts by itself.
 	nakAt   time.Duration
 	gapSeen wire.PSN
 	gapTop  wire.PSN
@@ -32,7 +31,7 @@ type responder struct {
 
 	queue   responseQueue
 	records recordRing
-	held    *reorder // nil while nothing is
+	held    *reorder // nil while nothing is held
 }
 
 type messageKind uint8
@@ -55,12 +54,12 @@ type writeTarget struct {
 func (rs *responder) start(psn wire.PSN, maxReads int) {
 	rs.expected, rs.msn, rs.message = psn, 0, messageNone
 	rs.nakAt, rs.quiet = 0, false
-	rs.queue.init(4*maxReads + 4) // each with an ACK behind it, and as many repeated ones
+	rs.queue.init(4*maxReads + 4) // each READ with an ACK behind it, and as many repeated ones
 	rs.records.init(maxReads)
 }
 
-// nakAgain is how long after a NAK another one may be sent for the same gap: the first, or
-// what it asked for, may be lost.
+// nakAgain is how long after a NAK another one may be sent for the same gap: the first one, or what it asked for, may
+// have been lost.
 const nakAgain = 10 * time.Millisecond
 
 // onRequest takes a packet of a request, in RTR or RTS.
@@ -87,11 +86,11 @@ func (q *qp) onRequest(p *wire.Packet, now time.Duration) {
 	}
 }
 
-// sayInstead says what is left of a gap of which the NAK was taken back.
+// sayInstead reports what is left of a gap whose NAK was taken back.
 func (q *qp) sayInstead(now time.Duration) {
 	rs := &q.resp
 	switch {
-	case q.attr.State == verbs.Err || rs.quiet: // which has been answered
+	case q.attr.State == verbs.Err || rs.quiet: // this has been answered
 	case rs.held != nil || !rs.gapTop.Before(rs.expected):
 		rs.nakAt = max(now, 1)
 		q.answer(wire.NAKPSNSequenceError, rs.expected)
@@ -121,9 +120,9 @@ func (q *qp) execute(p *wire.Packet, now time.Duration) {
 	}
 }
 
-// onGap takes a packet that came ahead of a lost one, and asks for that once. It asks again
-// when the PSNs start anew without it, or after a while. A peer of our kind is told of each gap,
-// and of what came where it asks, and sends only what is missing.
+// onGap takes a packet that came ahead of a lost one, and asks for the lost one, once. It asks again when the PSNs
+// start anew without it, or after a while. A peer of our kind is told of each gap, and, when it asks, of what has
+// arrived, and sends only what is missing.
 func (q *qp) onGap(p *wire.Packet, now time.Duration) {
 	rs := &q.resp
 	q.d.counters.inc(OutOfSequence)
@@ -159,7 +158,7 @@ func (q *qp) answer(s wire.Syndrome, psn wire.PSN) {
 	}
 }
 
-// executed moves on past the packet p, and acknowledges it where asked.
+// executed moves on past the packet p, and acknowledges it if asked to.
 func (q *qp) executed(p *wire.Packet) {
 	rs := &q.resp
 	rs.expected = rs.expected.Next()
@@ -187,7 +186,7 @@ func (q *qp) refuse(s wire.Syndrome, psn wire.PSN) {
 	q.toError(verbs.WCSuccess, event)
 }
 
-// refuseRecv does the same because of the receive in use, which ends with status.
+// refuseRecv is refuse for a request that fails because of the receive in use, which ends with status.
 func (q *qp) refuseRecv(s wire.Syndrome, psn wire.PSN, status verbs.WCStatus) {
 	rs := &q.resp
 	q.completeRecv(&verbs.WC{WRID: q.rq.at(rs.head).wrID, Status: status})
@@ -255,7 +254,7 @@ func (q *qp) onSend(p *wire.Packet, now time.Duration) {
 	q.executed(p)
 }
 
-// placeSend puts b, which came with p, at offset off of the oldest receive; false where that ended the
+// placeSend puts b, which came with p, at offset off of the oldest receive. It returns false if that ended the
 // connection.
 func (q *qp) placeSend(p *wire.Packet, off int, b []byte) bool {
 	w := q.rq.at(q.resp.head)
@@ -272,7 +271,7 @@ func (q *qp) placeSend(p *wire.Packet, off int, b []byte) bool {
 	return true
 }
 
-// deliver completes the oldest receive. A key that comes along is invalidated before.
+// deliver completes the oldest receive. If p carries a key to invalidate, that is done first.
 func (q *qp) deliver(p *wire.Packet, wc verbs.WC) bool {
 	rs := &q.resp
 	headers := p.Opcode.Headers()
@@ -327,7 +326,7 @@ func (q *qp) onWrite(p *wire.Packet, now time.Duration) {
 	q.executed(p)
 }
 
-// placeWrite puts b, which came with p, where the WRITE has come to; false where that ended the
+// placeWrite puts b, which came with p, at the place that the WRITE has reached. It returns false if that ended the
 // connection.
 func (q *qp) placeWrite(p *wire.Packet, b []byte) bool {
 	t, n := &q.resp.write, len(b)
@@ -365,7 +364,7 @@ func (q *qp) beginWrite(p *wire.Packet) bool {
 	return true
 }
 
-// remoteRange is the region of a RETH, where all of the range lies inside.
+// remoteRange returns the region of a RETH, or nil if not all of the range lies inside.
 func (q *qp) remoteRange(h *wire.RETH, access verbs.Access) *region {
 	r := q.d.remote(q, h.RKey, access)
 	if r == nil {
@@ -427,8 +426,8 @@ func (q *qp) onAtomic(p *wire.Packet) {
 	q.d.markReady(q)
 }
 
-// executeAtomic is atomic towards this machine's processors too. Addresses keep their offset
-// in the page (addressFor), so an aligned one is aligned in memory.
+// executeAtomic is atomic with respect to this machine's processors too. Addresses keep their offset in the page
+// (addressFor), so an aligned one is aligned in memory.
 func executeAtomic(word *uint64, op wire.Opcode, h *wire.AtomicETH) uint64 {
 	if op == wire.RCFetchAdd {
 		return atomic.AddUint64(word, h.SwapAdd) - h.SwapAdd

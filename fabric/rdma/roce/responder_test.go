@@ -11,7 +11,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
 )
 
-// TestReadyToReceive: from RTR on requests are executed and answered; the own ones wait for RTS (IBTA 10.3.1).
+// TestReadyToReceive: from RTR on requests are executed and answered; our own wait for RTS (IBTA 10.3.1).
 func TestReadyToReceive(t *testing.T) {
 	rawTest("", t, func(t *testing.T, r *rawPeer) {
 		r.toRTR(pairConfig{}.withDefaults(), rawRate)
@@ -44,7 +44,7 @@ func TestNoReadsAgreed(t *testing.T) {
 	}
 }
 
-// TestLongestRequests: 2 GiB are no invalid request; here they are outside of the region.
+// TestLongestRequests: requests of 2 GiB are not invalid; here they exceed the region.
 func TestLongestRequests(t *testing.T) {
 	for name, request := range map[string]func(r *rawPeer) *wire.Packet{
 		"READ":  func(r *rawPeer) *wire.Packet { return r.read(100, 0, wire.MaxMessage) },
@@ -57,7 +57,7 @@ func TestLongestRequests(t *testing.T) {
 	}
 }
 
-// TestHeldAhead: packets are held no further ahead than there is room for their PSNs.
+// TestHeldAhead: packets are held only as far ahead as there is room for their PSNs.
 func TestHeldAhead(t *testing.T) {
 	rawTest("", t, func(t *testing.T, r *rawPeer) {
 		for _, c := range []struct{ ahead, held int }{{reorderSlots, 0}, {reorderSlots - 1, 1}} {
@@ -72,8 +72,8 @@ func TestHeldAhead(t *testing.T) {
 	})
 }
 
-// TestAtomicReplay: an atomic is answered at once, and when it comes again with what it found, without being
-// executed again. One whose PSN was no atomic's has no answer (IBTA 9.7.5.1.4).
+// TestAtomicReplay: an atomic is answered at once; when it is repeated, it is answered with what it found, and isn't
+// executed again. A repetition whose PSN wasn't an atomic's gets no answer (IBTA 9.7.5.1.4).
 func TestAtomicReplay(t *testing.T) {
 	rawTest("", t, func(t *testing.T, r *rawPeer) {
 		word := r.dev.buf[:8]
@@ -96,8 +96,8 @@ func TestAtomicReplay(t *testing.T) {
 	})
 }
 
-// TestAnswersTakenBack: a peer that goes back to a READ asks for all that follows again: nothing of that is
-// answered twice, and a NAK that hasn't left is none that was said.
+// TestAnswersTakenBack: a peer that goes back to a READ asks again for everything after it: none of that is answered
+// twice, and a NAK that hasn't left counts as not sent.
 func TestAnswersTakenBack(t *testing.T) {
 	rawTest("", t, func(t *testing.T, r *rawPeer) {
 		r.send(r.read(100, 0, 10), r.write(wire.RCWriteOnly, 102, 0, 0), r.read(100, 0, 10), r.write(wire.RCWriteOnly, 103, 0, 0))
@@ -105,8 +105,8 @@ func TestAnswersTakenBack(t *testing.T) {
 	})
 }
 
-// unanswered sends n requests, READs in the first place, with so many different PSNs to a device that answers none before
-// it has taken all.
+// unanswered sends n requests, READs in the first place, with that many different PSNs to a device that answers none
+// before it has taken all.
 func unanswered(t *testing.T, n, different int, request func(r *rawPeer, psn int) *wire.Packet) *rawPeer {
 	r := newRaw(t, pairConfig{ours: true})
 	var ps []*wire.Packet
@@ -119,14 +119,14 @@ func unanswered(t *testing.T, n, different int, request func(r *rawPeer, psn int
 	return r
 }
 
-// answeredRequests are those that wait for answers of their own.
+// answeredRequests are the requests that have answers of their own.
 var answeredRequests = map[string]func(r *rawPeer, psn int) *wire.Packet{
 	"READ":   func(r *rawPeer, psn int) *wire.Packet { return r.read(psn, 0, 10) },
 	"atomic": func(r *rawPeer, psn int) *wire.Packet { return r.atomic(psn, 1) },
 }
 
-// TestRepetitionsTakeNoPlace: READs and atomics that come again and again, before they are answered, cost none its answer
-// that is there for the first time.
+// TestRepetitionsTakeNoPlace: READs and atomics that are repeated many times before they are answered don't take the
+// place of the first answer to any request.
 func TestRepetitionsTakeNoPlace(t *testing.T) {
 	for name, request := range answeredRequests {
 		t.Run(name, func(t *testing.T) {

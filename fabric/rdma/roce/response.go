@@ -9,7 +9,7 @@ type responseKind uint8
 
 const (
 	responseAck  responseKind = iota // ACK or NAK
-	responseRead                     // of psn … end−1, made when they leave
+	responseRead                     // packets psn … end−1, made when they leave
 	responseAtomic
 )
 
@@ -18,7 +18,7 @@ type response struct {
 	kind     responseKind
 	syndrome wire.Syndrome
 	started  bool // READ: the FIRST has left
-	repeated bool // READ: of a request that came again
+	repeated bool // READ: to a request that came again
 	psn, end wire.PSN
 	msn      wire.MSN
 
@@ -29,9 +29,8 @@ type response struct {
 	value uint64 // atomic
 }
 
-// responseQueue keeps answers in the order of the requests: an ACK must not overtake the data
-// of an earlier READ, which the peer would take for lost. ACKs that follow one another are
-// one, so that a batch of messages costs one packet.
+// responseQueue keeps answers in the order of the requests: an ACK must not overtake the data of an earlier READ, which
+// the peer would take for lost. Consecutive ACKs are merged, so that a batch of messages costs one packet.
 type responseQueue struct {
 	ring    []response
 	head, n int
@@ -59,10 +58,10 @@ func (u *responseQueue) onlyAck() bool {
 	return u.n == 1 && u.front().kind == responseAck && u.front().syndrome.IsACK()
 }
 
-// fullOf reports whether as many answers wait as leave no room for n others with an ACK each.
+// fullOf reports whether there is no room left for n more answers with an ACK each.
 func (u *responseQueue) fullOf(n int) bool { return u.n >= len(u.ring)-2-2*n }
 
-// full leaves two places for ACKs: one behind the last READ, and a NAK.
+// full reports whether only the two places for ACKs are left: for one behind the last READ, and for a NAK.
 func (u *responseQueue) full() bool { return u.n >= len(u.ring)-2 }
 
 func (u *responseQueue) pop() {
@@ -84,7 +83,7 @@ func (u *responseQueue) pushAck(s wire.Syndrome, psn wire.PSN, msn wire.MSN) {
 	switch {
 	case u.n > 0 && u.back().kind == responseAck:
 		if r = u.back(); s.IsACK() && psn.Before(r.psn) {
-			return // what waits says as much
+			return // the one that waits says as much
 		}
 	case u.n == len(u.ring):
 		return // a peer that repeats itself so often may repeat this too
@@ -94,8 +93,8 @@ func (u *responseQueue) pushAck(s wire.Syndrome, psn wire.PSN, msn wire.MSN) {
 	*r = response{kind: responseAck, syndrome: s, psn: psn, end: psn.Next(), msn: msn}
 }
 
-// unsay takes a NAK for a gap back, if it is the newest answer: the packet that it asks for is here. What it acknowledges
-// stays acknowledged.
+// unsay takes back a NAK for a gap, if it is the newest answer: the packet that it asks for is here. What it
+// acknowledges stays acknowledged.
 func (u *responseQueue) unsay() bool {
 	if u.empty() || u.back().kind != responseAck || u.back().syndrome != wire.NAKPSNSequenceError {
 		return false
@@ -115,10 +114,9 @@ func (u *responseQueue) pushAtomic(psn wire.PSN, value uint64) {
 	*r = response{kind: responseAtomic, psn: psn, end: psn.Next(), value: value}
 }
 
-// dropFrom takes away the newest answers as far as they concern psn or later, and reports
-// whether a NAK was among them. The answer to a READ that has begun to leave goes on: Linux's rxe
-// forgets at an ACK in the midst of it, even an old one, that it had a FIRST, and takes the next
-// MIDDLE for an error of ours.
+// dropFrom removes the newest answers as far as they concern psn or later, and reports whether a NAK was among them.
+// The answer to a READ that has begun to leave goes on: on an ACK in the middle of it, even an old one, Linux's rxe
+// forgets that it had a FIRST, and takes the next MIDDLE for an error of ours.
 func (u *responseQueue) dropFrom(psn wire.PSN) (nak bool) {
 	for u.n > 0 && psn.Before(u.back().end) && !u.back().started {
 		if r := u.back(); r.kind == responseAck && !r.syndrome.IsACK() {
@@ -129,9 +127,8 @@ func (u *responseQueue) dropFrom(psn wire.PSN) (nak bool) {
 	return nak
 }
 
-// emitResponses puts answers together, a bounded number of them at a time, so that a peer
-// that asks for much at once is not overrun, and others get their turn. One of our kind asks
-// for no more than it has room for.
+// emitResponses puts answers together, a bounded number of them at a time, so that a peer that asks for much at once is
+// not overrun, and others get their turn. A peer of our kind asks for no more than it has room for.
 func (q *qp) emitResponses(t *txBatch) emitResult {
 	u := &q.resp.queue
 	quota := answerQuota
@@ -187,8 +184,8 @@ func totalBytes(parts [][]byte) (n int) {
 	return n
 }
 
-// emitReadResponse makes the next packet of a READ's answer. Where the memory isn't
-// registered any more the peer gets a NAK instead, or nothing if it has had an answer before.
+// emitReadResponse makes the next packet of a READ's answer. If the memory is no longer registered the peer gets a NAK
+// instead, or nothing if it has had an answer before.
 func (q *qp) emitReadResponse(t *txBatch, r *response) bool {
 	n := min(q.mtu, r.left)
 	last := r.psn.Next() == r.end
@@ -217,8 +214,8 @@ func (q *qp) emitReadResponse(t *txBatch, r *response) bool {
 	return true
 }
 
-// readResponseOpcode is that of the next packet of r. One of our kind, which goes by PSNs alone, gets MIDDLE as FIRST:
-// that has an AETH as LAST does, so that answers are of one size and make long trains.
+// readResponseOpcode returns the opcode of the next packet of r. A peer of our kind, which goes by PSNs alone, gets
+// FIRST instead of MIDDLE: FIRST has an AETH, as LAST does, so that answers are of one size and make long trains.
 func (q *qp) readResponseOpcode(r *response, last bool) wire.Opcode {
 	switch {
 	case !r.started && last:

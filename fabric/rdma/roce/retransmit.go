@@ -7,15 +7,15 @@ import (
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
 )
 
-// The local ACK timeout of RDMA is long, half a second where Linux chooses it, because
-// hardware loses nothing. A lost last packet would cost that much each time; so the requester
-// tries again earlier, after a few round trips and ever more slowly, and the timeout of the
-// queue pair decides only when a retry counts and when the connection is given up.
+// The local ACK timeout of RDMA is long, half a second when Linux chooses it, because hardware loses nothing. A lost
+// last packet would cost that much each time. So the requester tries again earlier, after a few round trips and ever
+// more slowly, and the timeout of the queue pair decides only when a retry counts and when the connection is given up.
 //
-// minEarlyTimeout leaves a peer on a busy machine some slices of the scheduler's time.
+// minEarlyTimeout leaves a peer on a busy machine a few time slices of the scheduler.
 const minEarlyTimeout = 20 * time.Millisecond
 
-// ackTimeout is the local ACK timeout, 0 for none. On a path that is known to take longer it is as long as that.
+// ackTimeout returns the local ACK timeout, 0 for none. On a path that is known to take longer it is extended
+// accordingly.
 func (q *qp) ackTimeout() time.Duration {
 	t := wire.AckTimeout(q.attr.Timeout)
 	if t == 0 {
@@ -24,7 +24,7 @@ func (q *qp) ackTimeout() time.Duration {
 	return q.path.timeout(t)
 }
 
-// restartTimer gives the oldest packet its time from now on.
+// restartTimer starts the timeout of the oldest packet anew.
 func (q *qp) restartTimer(now time.Duration) {
 	r := &q.req
 	limit := q.ackTimeout()
@@ -44,15 +44,15 @@ func (q *qp) restartTimer(now time.Duration) {
 }
 
 const (
-	// minProbeTimeout is the least time after which a peer of our kind is asked, with one
-	// packet, what it has. On a busy machine it may have to wait for its turn that long; what is
-	// lost while others follow is known without asking.
+	// minProbeTimeout is the least time after which a peer of our kind is asked, with one packet, what it has. On a
+	// busy machine the peer may have to wait that long for its turn; what is lost while other packets follow is known
+	// without asking.
 	minProbeTimeout = 5 * time.Millisecond
-	// maxProbes is how often that is done, ever more slowly, until all is sent again.
+	// maxProbes is how often the peer is asked, ever more slowly, until everything is sent again.
 	maxProbes = 4
 )
 
-// earlyTimeout is how long an acknowledgement may take until something is sent again.
+// earlyTimeout returns how long an acknowledgement may take until something is sent again.
 func (q *qp) earlyTimeout() time.Duration {
 	r, p := &q.req, q.path
 	switch {
@@ -83,7 +83,7 @@ func (q *qp) onTimer(now time.Duration) {
 	}
 }
 
-// nextTimer is when onTimer is due; 0: never.
+// nextTimer returns when onTimer is due; 0: never.
 func (q *qp) nextTimer() time.Duration {
 	r := &q.req
 	if r.rnrUntil != 0 && (r.deadline == 0 || r.rnrUntil < r.deadline) {
@@ -118,9 +118,9 @@ func (q *qp) onTimeout(now time.Duration) {
 	q.restartTimer(now)
 }
 
-// countRetry counts a retry of the oldest packet, one at most in each ACK timeout without
-// progress: on a path that reorders, the rest of an answer that was given up demands a retry
-// with each of its packets. Where there were too many it ends the connection and returns false.
+// countRetry counts a retry of the oldest packet, at most one in each ACK timeout without progress: on a path that
+// reorders, each packet of the rest of an answer that was given up demands a retry. If there were too many it ends the
+// connection and returns false.
 func (q *qp) countRetry(now time.Duration) bool {
 	r := &q.req
 	if now-r.progressAt < q.ackTimeout() {
@@ -135,8 +135,8 @@ func (q *qp) countRetry(now time.Duration) bool {
 	return true
 }
 
-// retryFrom goes back to psn, which is una, because the peer or a gap in its answers demands
-// it. An echo of a demand that was met is ignored; it returns false then.
+// retryFrom goes back to psn, which is una, because the peer or a gap in its answers demands it. It ignores the echo of
+// a demand that was met, and returns false then.
 func (q *qp) retryFrom(psn wire.PSN, now time.Duration) bool {
 	r := &q.req
 	if psn == r.backPSN && now < r.backHold {
@@ -152,7 +152,7 @@ func (q *qp) retryFrom(psn wire.PSN, now time.Duration) bool {
 	return true
 }
 
-// sentAgain takes note of a packet that leaves again.
+// sentAgain records that a packet is sent again.
 func (q *qp) sentAgain(now time.Duration) {
 	q.req.repeatedAt = now
 	q.d.counters.inc(Retransmitted)
@@ -165,15 +165,16 @@ func (q *qp) lost(now time.Duration) {
 	}
 }
 
-// hushed reports whether the oldest packet is all that q may have out until its peer answers, as nothing was heard in time:
-// the peer may be there and its queue pair gone, or the way to it be cut.
+// hushed reports whether q may have only the oldest packet out until its peer answers, because nothing was heard in
+// time: the peer may be there and its queue pair gone, or the way to it may be cut.
 func (q *qp) hushed() bool {
 	b := q.req.backoff
 	return b > 0 && (!q.selective || b > maxProbes)
 }
 
-// silence tells the windows that nothing was heard in time. That of READs closes too: a peer that has died would keep the
-// room for answers, which all peers share, until it is given up. What counts in none says nothing of them.
+// silence tells the windows that nothing was heard in time. The window of READs closes too: otherwise a peer that has
+// died would keep the room for answers, which all peers share, until it is given up. What counts in no window says
+// nothing about it.
 func (q *qp) silence(now time.Duration) {
 	r, p := &q.req, q.path
 	if r.silent {
@@ -187,7 +188,7 @@ func (q *qp) silence(now time.Duration) {
 	}
 }
 
-// goBack makes everything from una on to be sent again.
+// goBack has everything from una on sent again.
 func (q *qp) goBack() {
 	r := &q.req
 	q.withdrawn(r.inflight)

@@ -8,8 +8,9 @@ import (
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
 )
 
-// TestSequenceErrors: a NAK of a PSN sequence error has everything sent again from there on, though one of another
-// PSN came just before, or one of the same a while ago. The window shrinks once for what is lost in one round trip.
+// TestSequenceErrors: a NAK of a PSN sequence error has everything from its PSN on sent again, even if a NAK for
+// another PSN came just before, or one for the same PSN a while ago. The window shrinks once for what is lost in one
+// round trip.
 func TestSequenceErrors(t *testing.T) {
 	rawTest("", t, func(t *testing.T, r *rawPeer) {
 		window := func() int { return r.dev.dev.qpInfos()[0].Window }
@@ -31,8 +32,8 @@ func TestSequenceErrors(t *testing.T) {
 	})
 }
 
-// TestSequenceErrorsWithoutEnd: NAKs of one PSN are retries, but only one in each ACK timeout: a path that reorders
-// makes many of one loss. When all are used the connection ends (IBTA 9.7.5.2.8).
+// TestSequenceErrorsWithoutEnd: NAKs for one PSN are retries, but only one in each ACK timeout: a path that reorders
+// makes many of one loss. When all retries are used up the connection ends (IBTA 9.7.5.2.8).
 func TestSequenceErrorsWithoutEnd(t *testing.T) {
 	rawTest("", t, func(t *testing.T, r *rawPeer) {
 		r.post(1, verbs.WRSend, 10)

@@ -21,7 +21,7 @@ type rxState struct {
 	dst  netip.Addr
 	flow wire.Flow
 
-	// Until they are counted. The device's lock guards them.
+	// Not yet added to the counters. The device's lock guards them.
 	unchecked int // packets without ICRC
 	placed    int // bytes
 }
@@ -96,8 +96,7 @@ func (d *Device) verify(b []byte, index uint16, next []byte) bool {
 	return true
 }
 
-// sendsNoICRC reports whether a peer has agreed on packets without ICRC with any of its queue
-// pairs.
+// sendsNoICRC reports whether a peer has agreed on packets without ICRC for any of its queue pairs.
 func (d *Device) sendsNoICRC(src netip.Addr) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -105,8 +104,8 @@ func (d *Device) sendsNoICRC(src netip.Addr) bool {
 	return p != nil && p.noICRC > 0
 }
 
-// permits reports whether the packet b, of a peer that sends some without ICRC, is for a queue
-// pair that takes those, or else has a good one. The device's lock is held.
+// permits reports whether the packet b, from a peer that sends some without ICRC, is for a queue pair that takes those,
+// or else has a good ICRC. The device's lock is held.
 func (d *Device) permits(b []byte, index uint16) bool {
 	if q := d.qps.lookup(wire.DestQPOf(b)); q == nil || !q.noICRC {
 		return d.verify(b, index, nil)
@@ -166,7 +165,8 @@ func (d *Device) take(b []byte, src netip.Addr, marked bool, now time.Duration) 
 	}
 }
 
-// onMark has the sender of a packet that met congestion told, and what we ask of it shrink.
+// onMark handles the congestion mark of a packet: the sender is told, and if it is an answer to a READ, less is asked
+// of that sender.
 func (d *Device) onMark(q *qp, op wire.Opcode, now time.Duration) {
 	if q.attr.State != verbs.RTR && q.attr.State != verbs.RTS {
 		return

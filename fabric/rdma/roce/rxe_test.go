@@ -10,8 +10,8 @@ import (
 
 // Rules that only Linux's rxe needs, as requester: seen with losses on its side.
 
-// TestReadAnswerIsWhole: an answer to a READ that has begun to leave isn't broken off when the
-// READ comes again, nor does anything come between its packets.
+// TestReadAnswerIsWhole: an answer to a READ that has begun to leave isn't interrupted when the READ is repeated, and
+// nothing comes between its packets.
 func TestReadAnswerIsWhole(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRaw(t, pairConfig{})
@@ -47,8 +47,8 @@ func TestReadAnswerIsWhole(t *testing.T) {
 	})
 }
 
-// TestReadIsNotHeld: of what came ahead of a lost packet only SENDs and WRITEs are executed once
-// that is here; a READ is answered when the peer repeats it.
+// TestReadIsNotHeld: of the packets that came ahead of a lost one only SENDs and WRITEs are executed when that one
+// arrives; a READ is answered when the peer repeats it.
 func TestReadIsNotHeld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRaw(t, pairConfig{})

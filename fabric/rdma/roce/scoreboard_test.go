@@ -8,7 +8,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/roce/wire"
 )
 
-// TestScoreboardScans compares the scans of 64 PSNs at once with those of one at a time.
+// TestScoreboardScans compares the scans of 64 PSNs at once with scans of one at a time.
 func TestScoreboardScans(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range 200 {
@@ -44,8 +44,8 @@ func TestScoreboardScans(t *testing.T) {
 	}
 }
 
-// TestRepetitionOvertaken: what was sent again is taken for lost where something arrives that was
-// sent after it, and else when its time is over.
+// TestRepetitionOvertaken: what was sent again is taken for lost when something arrives that was sent after it, or else
+// when its time is over.
 func TestRepetitionOvertaken(t *testing.T) {
 	const hold, shortest = 10 * time.Millisecond, time.Millisecond
 	at := func(ms int) time.Duration { return time.Duration(ms) * time.Millisecond }

@@ -7,9 +7,9 @@ import (
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
 )
 
-// Between two devices of our kind only what is lost is sent again. The responder holds what came
-// ahead (reorder) and says so in a SelectiveAck; the requester places answers of READs in any
-// order and asks for the missing ones alone. next never goes back then.
+// Between two devices of our kind only what is lost is sent again. The responder holds what came ahead of a lost packet
+// (reorder) and reports it in a SelectiveAck; the requester places answers to READs in any order and asks only for the
+// missing ones. So next never goes back.
 //
 // That the peer is of our kind is known from options in the messages that made the
 // connection. With any other peer everything from the lost packet on is sent again.
@@ -33,11 +33,10 @@ func (q *qp) dropScore() {
 	}
 }
 
-// payloadAt is how many bytes packet k of w carries, or brings.
+// payloadAt returns how many bytes packet k of w carries, or brings.
 func (w *sendWQE) payloadAt(k int) int { return min((k+1)*w.mtu, w.length) - k*w.mtu }
 
-// uncount takes packet k of w out of the window that it counts in: because it arrived, or
-// because it is lost.
+// uncount takes packet k of w out of the window that it counts in, because it arrived or because it is lost.
 func (q *qp) uncount(w *sendWQE, k int, arrived bool) {
 	switch {
 	case w.windowed():
@@ -76,8 +75,8 @@ func (q *qp) arrive(w *sendWQE, k int, now time.Duration) {
 	}
 }
 
-// miss takes packet k of w for lost, unless it has arrived, or was sent again so late that it
-// may yet do so. It returns how many that are: 1 or 0.
+// miss takes packet k of w for lost, unless it has arrived, or was sent again so recently that it may yet arrive. It
+// returns how many packets are newly taken for lost: 1 or 0.
 func (q *qp) miss(w *sendWQE, k int, now, hold time.Duration) int {
 	r, s, psn := &q.req, q.req.score, w.first.Add(k)
 	if s.hasArrived(psn) || s.isLost(psn) || s.again(psn, now, hold) {
@@ -100,8 +99,8 @@ func (q *qp) missOpen(w *sendWQE, psn, end wire.PSN, now, hold time.Duration) (m
 	return missed
 }
 
-// outstandingFrom calls f for the requests that have sent packets from psn on, oldest first, with the
-// first such packet. f returns false to end this.
+// outstandingFrom calls f for the requests that have sent packets from psn on, oldest first, with the first such
+// packet. f returns false to stop.
 func (q *qp) outstandingFrom(psn wire.PSN, f func(w *sendWQE, k int) bool) {
 	r := &q.req
 	for i := r.head; i != r.tail; i++ {
@@ -115,11 +114,11 @@ func (q *qp) outstandingFrom(psn wire.PSN, f func(w *sendWQE, k int) bool) {
 	}
 }
 
-// sentPackets is how many packets of w were sent, or asked for, so far.
+// sentPackets returns how many packets of w were sent, or asked for, so far.
 func (q *qp) sentPackets(w *sendWQE) int { return w.before(q.req.max) }
 
-// executedBefore takes note that the peer has executed everything before psn: SENDs and WRITEs
-// have arrived, and an answer that isn't here is lost, since answers come in order.
+// executedBefore records that the peer has executed everything before psn: SENDs and WRITEs have arrived, and an answer
+// that isn't here is lost, since answers come in order.
 func (q *qp) executedBefore(psn wire.PSN, now time.Duration) {
 	r := &q.req
 	if r.score == nil {
@@ -177,8 +176,7 @@ func (q *qp) settle(now time.Duration) {
 	}
 }
 
-// missed sees to it that n packets newly taken for lost are sent again; w is the window that they
-// counted in.
+// missed has n packets that are newly taken for lost sent again; w is the window that they counted in.
 func (q *qp) missed(n int, w *window, now time.Duration) {
 	if n > 0 {
 		w.foundLost(n*q.mtu, q.path, now)
@@ -245,8 +243,8 @@ func (q *qp) missRead(f *read, now, hold time.Duration) int {
 	return q.missOpen(q.sq.at(f.wqe), f.next, f.end, now, hold)
 }
 
-// onAnswer takes an answer of a READ or atomic at any place. It returns where its data belongs;
-// nil where it is here already, or never was asked for.
+// onAnswer returns the READ or atomic that the answer at psn, in any order, belongs to; nil if the answer is here
+// already, or was never asked for.
 func (q *qp) onAnswer(psn wire.PSN) *read {
 	r := &q.req
 	if !r.outstanding(psn) || r.score != nil && r.score.hasArrived(psn) {
@@ -271,8 +269,8 @@ func (q *qp) answeredAt(w *sendWQE, psn wire.PSN, now time.Duration) {
 	q.executedBefore(psn.Next(), now)
 }
 
-// missAll takes everything from psn on for lost that isn't known to have arrived, and was not
-// sent again less than hold ago.
+// missAll takes for lost everything from psn on that isn't known to have arrived and was not sent again less than hold
+// ago.
 func (q *qp) missAll(psn wire.PSN, now, hold time.Duration) {
 	q.scored()
 	q.outstandingFrom(psn, func(w *sendWQE, k int) bool {
@@ -282,8 +280,8 @@ func (q *qp) missAll(psn wire.PSN, now, hold time.Duration) {
 	q.wakeAfterLoss()
 }
 
-// dropped takes everything from psn on for lost because the peer has dropped it, what it had held
-// too, or may have.
+// dropped takes everything from psn on for lost because the peer has dropped it, or may have, including what it had
+// held.
 func (q *qp) dropped(psn wire.PSN, now time.Duration) {
 	q.scored()
 	q.outstandingFrom(psn, func(w *sendWQE, k int) bool {
@@ -303,23 +301,23 @@ func (q *qp) missHeld(w *sendWQE, k int) {
 	}
 }
 
-// recant does the same where the peer says that psn is missing, which it had: it dropped what it
-// held when no receive was posted, and its RNR NAK was lost.
+// recant is dropped for when the peer says that psn, which it had, is missing: it dropped what it held when no receive
+// was posted, and its RNR NAK was lost.
 func (q *qp) recant(psn wire.PSN, now time.Duration) {
 	if s := q.scored(); !psn.Before(s.answered) && s.hasArrived(psn) {
 		q.dropped(psn, now)
 	}
 }
 
-// wakeAfterLoss has those go on who can, now that windows hold less.
+// wakeAfterLoss wakes the queue pairs that can go on now that windows hold less.
 func (q *qp) wakeAfterLoss() {
 	q.d.wakeForWindow(q.path)
 	q.d.wakeForReads(q.path)
 	q.d.markReady(q)
 }
 
-// accountEach is account while single packets are known to be missing: what counts in a window
-// counts there no more, and what is known of it is forgotten.
+// accountEach is account while single packets are known to be missing: packets before psn no longer count in a window,
+// and what is known of them is forgotten.
 func (q *qp) accountEach(psn wire.PSN) {
 	r, s := &q.req, q.req.score
 	q.outstandingFrom(r.una, func(w *sendWQE, k int) bool {
@@ -337,7 +335,7 @@ func (q *qp) accountEach(psn wire.PSN) {
 	q.d.wakeForReads(q.path)
 }
 
-// onAckOfOurs takes an ACKNOWLEDGE of a peer of our kind, which is for something outstanding.
+// onAckOfOurs takes an ACKNOWLEDGE from a peer of our kind, for something outstanding.
 func (q *qp) onAckOfOurs(p *wire.Packet, now time.Duration) {
 	switch syndrome := p.AETH.Syndrome; {
 	case syndrome.IsACK():
@@ -357,7 +355,7 @@ func (q *qp) onAckOfOurs(p *wire.Packet, now time.Duration) {
 	}
 }
 
-// onReadPart places the data of an answer that came out of its order.
+// onReadPart places the data of an answer that came out of order.
 func (q *qp) onReadPart(p *wire.Packet, now time.Duration) {
 	f := q.onAnswer(p.PSN)
 	if f == nil {

@@ -131,7 +131,7 @@ func TestSelectiveResponder(t *testing.T) {
 	})
 }
 
-// writes has the device send a WRITE of so many packets.
+// writes has the device send a WRITE of that many packets.
 func (r *rawPeer) writes(packets int) {
 	r.t.Helper()
 	r.dev.post(verbs.SendWR{WRID: 1, Opcode: verbs.WRRDMAWrite, SGList: r.dev.sge(0, 256*packets), RemoteAddr: 1 << 40, RKey: 7})
@@ -186,7 +186,7 @@ func TestSelectiveRequester(t *testing.T) {
 	})
 }
 
-// TestSelectiveSilence: what no list tells of is found out by asking.
+// TestSelectiveSilence: what no list reports is found out by asking.
 func TestSelectiveSilence(t *testing.T) {
 	selectiveTest("a probe leaves whatever the window holds", t, func(t *testing.T, r *rawPeer) {
 		r.writes(1)
@@ -220,7 +220,7 @@ func TestSelectiveSilence(t *testing.T) {
 	})
 }
 
-// TestSelectiveReads: answers are placed as they come, and those that are missing asked for.
+// TestSelectiveReads: answers are placed in any order, and missing ones are asked for.
 func TestSelectiveReads(t *testing.T) {
 	selectiveTest("answers in any order", t, func(t *testing.T, r *rawPeer) {
 		r.dev.post(verbs.SendWR{WRID: 1, Opcode: verbs.WRRDMARead, SGList: r.dev.sge(0, 1000), RemoteAddr: 1 << 40, RKey: 7})

@@ -12,8 +12,8 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/simnet"
 )
 
-// TestSilentQPsLeaveWindow: queue pairs to one peer share its windows. Some whose other ends are gone, as those of a program
-// that was killed and runs again, don't stop another one until they are given up.
+// TestSilentQPsLeaveWindow: queue pairs to one peer share its windows. Those whose other ends are gone, as after a
+// program was killed and restarted, don't stop another one until they are given up.
 func TestSilentQPsLeaveWindow(t *testing.T) {
 	for _, op := range []verbs.WROpcode{verbs.WRRDMAWrite, verbs.WRRDMARead} {
 		for _, foreign := range []bool{false, true} {
@@ -75,8 +75,8 @@ func testSilentQPs(t *testing.T, op verbs.WROpcode, gone int, foreign bool) {
 	p.a.checkWindows()
 }
 
-// TestSilenceEnds: after an outage in which a queue pair was hushed all that was lost is sent at once as soon as
-// something is heard, and not a packet with each timeout.
+// TestSilenceEnds: after an outage in which a queue pair was hushed, everything that was lost is sent as soon as
+// something is heard, rather than one packet with each timeout.
 func TestSilenceEnds(t *testing.T) {
 	for _, foreign := range []bool{false, true} {
 		t.Run(fmt.Sprintf("foreign=%v", foreign), func(t *testing.T) {
@@ -104,8 +104,8 @@ func TestSilenceEnds(t *testing.T) {
 	}
 }
 
-// TestSilentCounts: what a queue pair sends because nothing was heard counts in the window for as long as it may take to
-// arrive, and then no more, until something is heard or it is sent again.
+// TestSilentCounts: what a queue pair sends because nothing was heard counts in the window for as long as it may take
+// to arrive, and then no longer, until something is heard or it is sent again.
 func TestSilentCounts(t *testing.T) {
 	const n = 256 + packetCost // of a packet
 	want := func(r *rawPeer, bytes int) {
@@ -178,8 +178,8 @@ func TestSilentCounts(t *testing.T) {
 	})
 }
 
-// TestSilentGoesOn: a queue pair that has heard nothing for a while, as what it sent was lost, goes on among many others to the
-// same peer, which always have something to send.
+// TestSilentGoesOn: a queue pair that has heard nothing for a while, because what it sent was lost, goes on among many
+// others to the same peer that always have something to send.
 func TestSilentGoesOn(t *testing.T) {
 	for _, op := range []verbs.WROpcode{verbs.WRRDMAWrite, verbs.WRRDMARead} {
 		t.Run(fmt.Sprint("opcode ", op), func(t *testing.T) {
@@ -213,7 +213,7 @@ func testSilentGoesOn(t *testing.T, op verbs.WROpcode) {
 	c.end()
 }
 
-// TestCrowdAfterOutage: many queue pairs to one peer, which always have something to send, all go on after an outage, and
+// TestCrowdAfterOutage: many queue pairs to one peer that always have something to send all go on after an outage, and
 // use the link as before.
 func TestCrowdAfterOutage(t *testing.T) {
 	for _, op := range []verbs.WROpcode{verbs.WRRDMAWrite, verbs.WRRDMARead} {
@@ -249,8 +249,8 @@ func testCrowdAfterOutage(t *testing.T, op verbs.WROpcode, foreign bool) {
 	c.end()
 }
 
-// TestCrowdAfterLongOutage: also where each has lost what it had out, and the link has no room beside the window, so that
-// what was lost would be dropped again if it didn't wait for its turn.
+// TestCrowdAfterLongOutage: the same if each has lost what it had out, and the link has no room for more than the
+// window, so that what was lost would be dropped again if it didn't wait for its turn.
 func TestCrowdAfterLongOutage(t *testing.T) {
 	for _, op := range []verbs.WROpcode{verbs.WRRDMAWrite, verbs.WRRDMARead} {
 		t.Run(fmt.Sprint("opcode ", op), func(t *testing.T) {
@@ -280,8 +280,8 @@ func (p *pair) outage(d time.Duration) {
 	p.net.Restore(addrB, addrA)
 }
 
-// crowd is many queue pairs from one side of a pair to the other, beside that of the pair. Each has a request outstanding
-// at any time.
+// crowd is many queue pairs from one side of a pair to the other, in addition to the pair's. Each has a request
+// outstanding at any time.
 type crowd struct {
 	p            *pair
 	op           verbs.WROpcode
@@ -292,7 +292,7 @@ type crowd struct {
 
 const crowdSize = 256
 
-// crowdConfig is of a pair for a crowd with requests of size bytes.
+// crowdConfig returns the configuration of a pair for a crowd with requests of size bytes.
 func crowdConfig(size int) pairConfig {
 	return pairConfig{
 		mtu: verbs.MTU4096, memory: size, timeout: 14, foreign: true,
@@ -300,7 +300,7 @@ func crowdConfig(size int) pairConfig {
 	}
 }
 
-// inCrowd has p be in a crowd, with link as the way between its sides.
+// inCrowd adds a crowd to p, with link between its sides.
 func (p *pair) inCrowd(op verbs.WROpcode, size int, link simnet.Link) *crowd {
 	p.net.SetLink(addrA, addrB, link)
 	p.net.SetLink(addrB, addrA, link)
@@ -323,7 +323,7 @@ func (p *pair) inCrowd(op verbs.WROpcode, size int, link simnet.Link) *crowd {
 	return c
 }
 
-// move posts a request of s, which is one of the crowd or in it.
+// move posts a request of s, which is one of the crowd or the pair's.
 func (c *crowd) move(s *side) {
 	to := c.p.b.mr
 	s.post(verbs.SendWR{Opcode: c.op, SGList: s.sge(0, c.size), RemoteAddr: to.Addr(), RKey: to.RKey()})
@@ -337,7 +337,7 @@ func (c *crowd) end() {
 	c.p.a.checkWindows()
 }
 
-// hushed is how many queue pairs of the device of s are hushed.
+// hushed returns how many queue pairs of the device of s are hushed.
 func hushed(s *side) int {
 	return inside(s, func(q *qp) (n int) {
 		for _, x := range q.d.qps.all {
@@ -349,7 +349,7 @@ func hushed(s *side) int {
 	})
 }
 
-// another is one more queue pair on the device of s, with the same memory.
+// another makes one more queue pair on the device of s, with the same memory.
 func another(s *side, c pairConfig) *side {
 	s.t.Helper()
 	x := &side{t: s.t, dev: s.dev, pd: s.pd, mr: s.mr, buf: s.buf, wake: make(chan struct{}, 1)}

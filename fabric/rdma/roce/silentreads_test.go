@@ -11,8 +11,8 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/simnet"
 )
 
-// TestSilentPeerLeavesReads: the room for answers of READs is one for all peers of a device. One that answers none keeps
-// no more of it than a little, so that the others' go on long before it is given up.
+// TestSilentPeerLeavesReads: all peers of a device share the room for answers to READs. One that doesn't answer keeps
+// only a little of it, so that the others' READs go on long before it is given up.
 func TestSilentPeerLeavesReads(t *testing.T) {
 	for _, foreign := range []bool{false, true} {
 		t.Run(fmt.Sprintf("foreign=%v", foreign), func(t *testing.T) {

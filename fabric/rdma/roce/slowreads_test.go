@@ -12,8 +12,8 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/simnet"
 )
 
-// TestSlowPeerLeavesReads: a peer behind a slow link, of which as much is asked for as there is room for, doesn't make
-// another one slow.
+// TestSlowPeerLeavesReads: a peer behind a slow link, from which as much is requested as there is room for, doesn't
+// slow another one down.
 func TestSlowPeerLeavesReads(t *testing.T) {
 	for _, foreign := range []bool{false, true} {
 		for _, size := range []int{8 << 10, 64 << 10} {

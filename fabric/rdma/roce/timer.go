@@ -2,16 +2,16 @@ package roce
 
 import "time"
 
-// soonest is not 0: in a bubble of testing/synctest a timer that is due is run by whoever sets it, and of Go 1.26 the
-// race detector crashes where two devices do so at once.
+// soonest is not 0: in a bubble of testing/synctest a timer that is due is run by the goroutine that sets it, and with
+// Go 1.26 the race detector crashes if two devices do so at once.
 const soonest = time.Nanosecond
 
 // now is the device's clock: the time since it was opened, at least 1.
 func (d *Device) now() time.Duration { return time.Since(d.opened) + 1 }
 
-// wakeAt sees to it that the timer goes off at at, or before. It is not set back when
-// something is done earlier than expected: it goes off once for nothing then, and finds the
-// next thing to wait for. So traffic costs no timer operations.
+// wakeAt makes the timer go off at at, or before. The timer is not set back when something is done earlier than
+// expected: it then goes off once for nothing, and finds the next thing to wait for. So traffic costs no timer
+// operations.
 func (d *Device) wakeAt(at time.Duration) {
 	if d.timerAt == 0 || at < d.timerAt {
 		d.timerAt = at

@@ -12,12 +12,12 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/simnet"
 )
 
-// lengths are those around the borders of packets.
+// lengths are lengths around packet boundaries.
 func lengths(mtu int) []int {
 	return []int{0, 1, 3, 4, mtu - 1, mtu, mtu + 1, 2*mtu - 1, 2 * mtu, 2*mtu + 1, 7*mtu + 5}
 }
 
-// lengths are those around the borders of c's packets, and of SENDs' where these are longer.
+// lengths returns lengths around the boundaries of c's packets, and of SENDs' if those are longer.
 func (c *pairConfig) lengths() []int {
 	all := lengths(c.mtu.Bytes())
 	if c.options&OptionLongSend != 0 {
@@ -71,8 +71,7 @@ func runSend(op verbs.WROpcode, check func(t testing.TB, p *pair, wc verbs.WC)) 
 	}
 }
 
-// runWriteSend writes n bytes and sends a message behind them. SEND_WITH_INV has the key die that the
-// WRITE used.
+// runWriteSend writes n bytes and sends a message behind them. SEND_WITH_INV invalidates the key that the WRITE used.
 func runWriteSend(op verbs.WROpcode) func(*pair, int) {
 	return func(p *pair, n int) {
 		const receive, bytes = 0, 16
@@ -106,7 +105,7 @@ func runWriteSend(op verbs.WROpcode) func(*pair, int) {
 	}
 }
 
-// bindWindow lends n bytes at off of s to its peer and returns the key.
+// bindWindow binds a window to n bytes at off of s, for its peer, and returns the key.
 func bindWindow(s *side, off, n int) uint32 {
 	s.t.Helper()
 	w, err := s.pd.AllocMW()

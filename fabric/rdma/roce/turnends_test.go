@@ -10,8 +10,8 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/simnet"
 )
 
-// TestTurnEnds: a queue pair that has its turn at a window has room kept free by others. They take it where that one ends,
-// or has to wait for something else.
+// TestTurnEnds: others keep room free for the queue pair that has its turn at a window. They take that room when the
+// queue pair ends, or has to wait for something else.
 func TestTurnEnds(t *testing.T) {
 	for name, end := range map[string]func(q verbs.QP) error{
 		"destroyed": verbs.QP.Destroy,
@@ -37,7 +37,7 @@ func testTurnEnds(t *testing.T, op verbs.WROpcode, end func(verbs.QP) error) {
 		endpoint: simnet.Config{RecvBuffer: 1 << 20}, device: Config{MaxWindow: window},
 	})
 	p.net.SetDefault(simnet.Link{Latency: 50 * time.Microsecond})
-	p.cfg.timeout = 0 // nothing but what is looked for has others sent
+	p.cfg.timeout = 0 // only what is tested makes others send
 	silent, gone := another(p.a, p.cfg), another(p.b, p.cfg)
 	first, notReady := another(p.a, p.cfg), another(p.b, p.cfg)
 	next, ready := another(p.a, p.cfg), another(p.b, p.cfg)
@@ -48,7 +48,7 @@ func testTurnEnds(t *testing.T, op verbs.WROpcode, end func(verbs.QP) error) {
 	move := func(s *side, n int) {
 		s.post(verbs.SendWR{Opcode: op, SGList: s.sge(0, n), RemoteAddr: p.b.mr.Addr(), RKey: p.b.mr.RKey()})
 	}
-	full := window - left // what is out but for that counts its packets, too, where it is a WRITE
+	full := window - left // what is out except left; for a WRITE its packets count too
 	if op == verbs.WRRDMAWrite {
 		full -= (full + 4096 + packetCost - 1) / (4096 + packetCost) * packetCost
 	}

@@ -2,9 +2,9 @@ package roce
 
 import "slices"
 
-// turns are queue pairs that wait for room in a window, oldest first. What the first of them needs the others leave free:
-// where small packets took whatever room there is, a large one would never find any. So where the first finds no room nobody
-// does, and as there may be a thousand of them, only those are made ready for which there is some.
+// turns are queue pairs that wait for room in a window, oldest first. The others leave free what the first one needs:
+// if small packets took whatever room there is, a large one would never find any. So if the first finds no room none
+// does, and as there may be a thousand of them, only those that there is room for are made ready.
 type turns []*turn
 
 // turn is the place of a queue pair among them.
@@ -14,7 +14,7 @@ type turn struct {
 	n     int // bytes that it needs
 }
 
-// fits reports whether t may take n bytes of a window in which so many are free, or all.
+// fits reports whether t may take n bytes of a window that has free bytes free, or is empty.
 func (w *turns) fits(t *turn, n, free int, empty bool) bool {
 	if len(*w) > 0 && (*w)[0] != t {
 		free -= (*w)[0].n
@@ -22,7 +22,7 @@ func (w *turns) fits(t *turn, n, free int, empty bool) bool {
 	return empty || n <= free
 }
 
-// join has q wait for n bytes at t.
+// join makes q wait for n bytes at t. It returns false if q already did.
 func (w *turns) join(t *turn, q *qp, n int) (joined bool) {
 	t.q, t.n = q, n
 	if t.waits {
@@ -33,9 +33,9 @@ func (w *turns) join(t *turn, q *qp, n int) (joined bool) {
 	return true
 }
 
-// leave reports whether t has waited.
+// leave ends the waiting of t, and reports whether it was waiting.
 func (w *turns) leave(t *turn) bool {
-	if len(*w) == 0 || !t.waits { // nobody waits mostly, and t isn't in the caches
+	if len(*w) == 0 || !t.waits { // mostly nobody waits, and t isn't in the caches
 		return false
 	}
 	t.waits = false
@@ -44,7 +44,7 @@ func (w *turns) leave(t *turn) bool {
 	return true
 }
 
-// wake makes those ready for whom there is room where so many bytes are free, or all.
+// wake makes ready the queue pairs for which there is room in a window that has free bytes free, or is empty.
 func (w turns) wake(free int, empty bool) {
 	for i, t := range w {
 		if free -= t.n; free < 0 && (!empty || i > 0) {
@@ -54,7 +54,7 @@ func (w turns) wake(free int, empty bool) {
 	}
 }
 
-// maySend reports whether a packet that is new may leave, which counts n bytes in the window.
+// maySend reports whether a new packet, which counts n bytes in the window, may leave.
 func (q *qp) maySend(n int) bool {
 	r, p := &q.req, q.path
 	if !p.sendTurns.fits(&r.sendTurn, n, p.window.room(), p.window.empty()) {
@@ -65,7 +65,7 @@ func (q *qp) maySend(n int) bool {
 	return true
 }
 
-// maySendAgain reports whether a packet may leave that was lost, which waits for nobody's turn.
+// maySendAgain reports whether a packet that was lost may leave again. It doesn't wait for others' turns.
 func (q *qp) maySendAgain(n int) bool {
 	if w := &q.path.window; w.empty() || n <= w.room() {
 		return true
@@ -74,7 +74,7 @@ func (q *qp) maySendAgain(n int) bool {
 	return false
 }
 
-// mayRead reports whether a READ of n bytes that is new may leave. One that waits for the device's room keeps its place among
+// mayRead reports whether a new READ of n bytes may leave. One that waits for the device's room keeps its place among
 // those of its path.
 func (q *qp) mayRead(n int) bool {
 	d, r, p := q.d, &q.req, q.path
@@ -95,7 +95,7 @@ func (q *qp) mayRead(n int) bool {
 	return true
 }
 
-// mayReadAgain reports whether n bytes may be asked for that were lost, which waits for nobody's turn.
+// mayReadAgain reports whether n bytes that were lost may be asked for again. It doesn't wait for others' turns.
 func (q *qp) mayReadAgain(n int) bool {
 	d, r, p := q.d, &q.req, q.path
 	switch {
@@ -109,7 +109,7 @@ func (q *qp) mayReadAgain(n int) bool {
 	return false
 }
 
-// joinDevice and leaveDevice have q wait for n bytes of the device's room, and no more.
+// joinDevice and leaveDevice make q wait for n bytes of the device's room, and end that.
 func (q *qp) joinDevice(n int) {
 	if q.d.readTurns.join(&q.req.readTurn, q, n) {
 		q.path.atDevice++
@@ -124,8 +124,8 @@ func (q *qp) leaveDevice() bool {
 	return waited
 }
 
-// readRoom is what may be asked for on p yet, of its share of the device's room while others wait for that: a peer that
-// answers slowly would have all of it after a while.
+// readRoom returns how many more bytes may be asked for on p. While others wait for the device's room, p has only its
+// share of that: otherwise a peer that answers slowly would have all of it after a while.
 func (d *Device) readRoom(p *path) int {
 	limit := p.reads.size
 	if len(d.readTurns) > p.atDevice {
@@ -134,12 +134,12 @@ func (d *Device) readRoom(p *path) int {
 	return limit - p.reads.inflight
 }
 
-// wakeForWindow has those go on who find room in p's window.
+// wakeForWindow wakes the queue pairs that find room in p's window.
 func (d *Device) wakeForWindow(p *path) {
 	p.sendTurns.wake(p.window.room(), p.window.empty())
 }
 
-// wakeForReads has those go on who find room for what they ask for on p, and for what comes to the device.
+// wakeForReads wakes the queue pairs that find room for what they ask for, on p and at the device.
 func (d *Device) wakeForReads(p *path) {
 	p.readTurns.wake(d.readRoom(p), p.reads.empty())
 	d.wakeForDevice()
@@ -149,7 +149,7 @@ func (d *Device) wakeForDevice() {
 	d.readTurns.wake(d.readBudget-d.readBytes, d.readBytes == 0)
 }
 
-// waitNotToSend and waitNotToRead have q, which can't do so whatever room there is, leave that to the others.
+// waitNotToSend and waitNotToRead end q's waiting for room when something else stops it, and leave the room to others.
 func (q *qp) waitNotToSend() {
 	if q.path.sendTurns.leave(&q.req.sendTurn) {
 		q.d.wakeForWindow(q.path)

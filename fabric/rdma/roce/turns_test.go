@@ -12,7 +12,8 @@ type turnTable struct {
 	qs []*qp
 }
 
-// newTurnTable has queue pair i be one of peer peers[i]. So many bytes of answers have room at the device, and at each peer.
+// newTurnTable makes queue pair i one of peer peers[i]. device and peer are the bytes of answers for which the device
+// and each peer have room.
 func newTurnTable(device, peer int, peers ...int) *turnTable {
 	tab := &turnTable{d: &Device{readBudget: device}}
 	paths := map[int]*path{}
@@ -27,7 +28,7 @@ func newTurnTable(device, peer int, peers ...int) *turnTable {
 	return tab
 }
 
-// read has queue pair i ask for n bytes, and reports whether it may.
+// read makes queue pair i ask for n bytes, and reports whether it may.
 func (tab *turnTable) read(i, n int) bool {
 	q := tab.qs[i]
 	if !q.mayRead(n) {
@@ -38,13 +39,13 @@ func (tab *turnTable) read(i, n int) bool {
 	return true
 }
 
-// arrive has n bytes of queue pair i be here.
+// arrive makes n bytes for queue pair i arrive.
 func (tab *turnTable) arrive(i, n int) {
 	tab.qs[i].readsHere(n)
 	tab.d.wakeForReads(tab.qs[i].path)
 }
 
-// ready says who is ready, in their order, and has nobody be.
+// ready returns the queue pairs that are ready, in order, and makes them no longer ready.
 func (tab *turnTable) ready() []int {
 	var is []int
 	for _, q := range tab.d.ready {
@@ -69,7 +70,7 @@ func wantRead(t *testing.T, tab *turnTable, i, n int, want bool) {
 	}
 }
 
-// TestReadsOfOnePeer: who waits for the room of one peer is made ready in turn, as many as have room.
+// TestReadsOfOnePeer: queue pairs that wait for the room of one peer are made ready in turn, as many as have room.
 func TestReadsOfOnePeer(t *testing.T) {
 	tab := newTurnTable(1000, 100, 0, 0, 0, 0, 0)
 	wantRead(t, tab, 0, 100, true)
@@ -91,8 +92,8 @@ func TestReadsOfOnePeer(t *testing.T) {
 	wantReady(t, tab, 3)
 }
 
-// TestReadsOfManyPeers: the device's room goes to one after the other, and none has more than a share of it, half where it
-// is the only one that something is asked of.
+// TestReadsOfManyPeers: the device's room goes to one queue pair after another, and no peer has more than its share,
+// which is half of it if that is the only peer of which something is asked.
 func TestReadsOfManyPeers(t *testing.T) {
 	tab := newTurnTable(100, 100, 0, 0, 1, 2)
 	wantRead(t, tab, 0, 90, true)
@@ -105,15 +106,15 @@ func TestReadsOfManyPeers(t *testing.T) {
 	tab.arrive(0, 55)
 	wantReady(t, tab, 0, 3)
 	wantRead(t, tab, 0, 10, true)
-	wantRead(t, tab, 1, 40, false) // beside what is kept free for the first
+	wantRead(t, tab, 1, 40, false) // in addition to what is kept free for the first
 	wantRead(t, tab, 3, 30, true)
 	tab.arrive(2, 30)
 	wantReady(t, tab, 1)
 	wantRead(t, tab, 1, 40, true)
 }
 
-// TestReadsLeaveDevice: who waited for the device's room, and finds none at its peer, lets the next one have it, and keeps its
-// place among those of its peer.
+// TestReadsLeaveDevice: a queue pair that waited for the device's room, and finds none at its peer, lets the next one
+// have it, and keeps its place among those of its peer.
 func TestReadsLeaveDevice(t *testing.T) {
 	tab := newTurnTable(100, 70, 0, 0, 1, 2)
 	wantRead(t, tab, 0, 40, true)
@@ -124,13 +125,13 @@ func TestReadsLeaveDevice(t *testing.T) {
 	wantReady(t, tab, 1)
 	wantRead(t, tab, 1, 30, false) // 70 are more than half of the room, which another waits for
 	wantReady(t, tab, 3)
-	wantRead(t, tab, 0, 5, false) // as another of its peer is before it
+	wantRead(t, tab, 0, 5, false) // another of its peer is before it
 	wantRead(t, tab, 3, 40, true)
 	tab.arrive(0, 40)
 	wantReady(t, tab, 1, 0)
 }
 
-// TestReadsThatEnd: who waited and asks no more leaves its room to those behind it.
+// TestReadsThatEnd: a queue pair that waited and no longer asks leaves its room to those behind it.
 func TestReadsThatEnd(t *testing.T) {
 	for name, peers := range map[string][]int{"one peer": {0, 0, 0}, "three": {0, 1, 2}} {
 		t.Run(name, func(t *testing.T) {
@@ -148,7 +149,7 @@ func TestReadsThatEnd(t *testing.T) {
 	}
 }
 
-// TestSilentLeavesReads: what a queue pair was to be answered that hears nothing takes no room, at its peer or at the device,
+// TestSilentLeavesReads: the answers to a queue pair that hears nothing take no room, at its peer or at the device,
 // until it hears again.
 func TestSilentLeavesReads(t *testing.T) {
 	tab := newTurnTable(100, 100, 0, 0, 1)
@@ -175,7 +176,7 @@ func TestSilentLeavesReads(t *testing.T) {
 	}
 }
 
-// TestSilentLeavesWindow is the same for the window of what is sent. What is given up meanwhile doesn't come back.
+// TestSilentLeavesWindow is the same for the window of requests. What is given up meanwhile doesn't come back.
 func TestSilentLeavesWindow(t *testing.T) {
 	tab := newTurnTable(100, 100, 0, 0)
 	silent, other := tab.qs[0], tab.qs[1]
@@ -205,8 +206,8 @@ func TestSilentLeavesWindow(t *testing.T) {
 	}
 }
 
-// TestSilenceTellsOnce: of an outage each queue pair finds that it hears nothing, one later than another, as they send what
-// the others' silence makes room for. The windows close once, until something arrives.
+// TestSilenceTellsOnce: in an outage each queue pair finds that it hears nothing, some later than others, since they
+// send in the room that the others' silence makes. The windows close once, until something arrives.
 func TestSilenceTellsOnce(t *testing.T) {
 	const size = 1 << 20
 	tab := newTurnTable(size, size, 0, 0, 0, 0)
@@ -229,7 +230,7 @@ func TestSilenceTellsOnce(t *testing.T) {
 	outage(2*time.Minute, size/4)
 }
 
-// TestSendsHaveTurns is the same for the window of what is sent.
+// TestSendsHaveTurns is the same for the window of requests.
 func TestSendsHaveTurns(t *testing.T) {
 	tab := newTurnTable(100, 100, 0, 0, 0, 0)
 	w := &tab.qs[0].path.window
@@ -252,7 +253,7 @@ func TestSendsHaveTurns(t *testing.T) {
 	wantReady(t, tab, 2)
 }
 
-// TestWaitsFromWindow: what is to be sent again waits from when it found no room, and what is new doesn't.
+// TestWaitsFromWindow: what is to be sent again waits from the time when it found no room; what is new doesn't.
 func TestWaitsFromWindow(t *testing.T) {
 	var r requester
 	r.start(5, 8)

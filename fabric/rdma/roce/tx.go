@@ -19,32 +19,30 @@ const (
 	batchPackets = 256
 	batchBytes   = 512 << 10
 	qpQuota      = 128 // packets of one queue pair and direction in a batch
-	minQuota     = 32  // the least of them, however few requests wait
+	minQuota     = 32  // the least of these, however few requests wait
 	quotaLooks   = 8   // requests looked at for a large one
-	answerQuota  = 32  // the same of answers, to a peer that may ask for more than it can take
+	answerQuota  = 32  // packets of answers, to a peer that may ask for more than it can take
 
-	// bulkBytes is what the first part of a batch may have until no further queue pair adds to
-	// it: four trains of large packets. The responses behind them shall not wait for more.
+	// bulkBytes is how much the first part of a batch may have before no further queue pair adds to it: four trains of
+	// large packets. The responses behind them should not have to wait for more.
 	bulkBytes = 240 << 10
 
-	// sealBytes is how much is summed before it is handed to the socket: while the peer takes
-	// that, the rest is summed.
+	// sealBytes is how much is summed before it is handed to the socket: while the peer takes that, the rest is summed.
 	sealBytes = 120 << 10
 
-	// copyBelow is the payload from which a piece of its own in the gather list costs less
-	// than copying.
+	// copyBelow is the smallest payload for which a piece of its own in the gather list costs less than copying.
 	copyBelow = 192
 
 	arenaPerPacket = wire.MaxHeader + copyBelow + wire.MaxTrailer
 )
 
-// txBatch is what is sent at once. Packets are added under the device's lock: header, room
-// for pad and ICRC, and short payloads lie one after another in an arena; longer payloads stay
-// where they are. Sealing, without the lock, forms trains and computes the ICRCs.
+// txBatch is what is sent at once. Packets are added under the device's lock: headers, room for pad and ICRC, and short
+// payloads go one after another into an arena; longer payloads stay where they are. Sealing, without the lock, forms
+// trains and computes the ICRCs.
 type txBatch struct {
 	packet   wire.Packet // being made
 	gathered [][]byte    // its payload …
-	message  []byte      // … and what follows that and is copied, nil for nothing
+	message  []byte      // … and what follows it and is copied; nil for nothing
 
 	arena   []byte
 	pieces  [][]byte // payloads that are not in the arena
@@ -56,14 +54,14 @@ type txBatch struct {
 	parts     [][]byte
 	trains    []udp.Train
 	firstOf   []int            // packet that begins the train
-	partStart int              // of the last part, where it is in the arena
-	partEnd   int              // −1 where it isn't
+	partStart int              // of the last part, if it is in the arena
+	partEnd   int              // −1 if it isn't
 	missed    []missedPage     // what sealing found
 	arrived   [maxArrived]byte // payload of a SelectiveAck, until it is in the arena
 }
 
-// txPacket is a packet of a batch. The offsets are those in the arena, of the header, of what
-// follows it (the payload, where it was copied), of the trailer and of what is behind it.
+// txPacket is a packet of a batch. The offsets are in the arena: of the header, of what follows it (the payload, if it
+// was copied), of the trailer, and of the end.
 type txPacket struct {
 	dst           netip.AddrPort
 	flow          wire.Flow
@@ -72,7 +70,7 @@ type txPacket struct {
 	message       bool // … of which the last lies in the arena, in front of the trailer
 	size          int  // of the whole datagram
 	noICRC        bool
-	onDemand      *qp      // whose memory the payload is, where pages of that may be missing …
+	onDemand      *qp      // the payload's owner, if pages of that may be missing …
 	psn           wire.PSN // … and the packet's
 
 	head, data, tail, end int
@@ -112,7 +110,7 @@ func (t *txBatch) add(q *qp, n int) {
 	t.packets[len(t.packets)-1].noICRC = q.noICRC
 }
 
-// addOnDemand is add for data of which pages may be missing. It isn't copied: that shows when the
+// addOnDemand is add for data with pages that may be missing. The data isn't copied: a missing page shows when the
 // packet is sealed.
 func (t *txBatch) addOnDemand(q *qp, n int) {
 	t.addTo(q.path.dst, q.path.flow, q.class, n, false)
@@ -152,15 +150,15 @@ func (t *txBatch) addTo(dst netip.AddrPort, flow wire.Flow, trafficClass uint8, 
 	t.bytes += k.size
 }
 
-// askAck has packet i ask for an acknowledgement.
+// askAck makes packet i ask for an acknowledgement.
 func (t *txBatch) askAck(i int) {
 	const offset, ackReq = 8, 0x80 // of the BTH (IBTA 9.2)
 	t.arena[t.packets[i].head+offset] |= ackReq
 }
 
-// seal forms trains of the packets from index first on, and computes their ICRCs: the IPv4
-// Identification that a packet will have is its place in the train. It returns the index of
-// the packet to go on with, at the latest the next one whose destination is near.
+// seal forms trains of the packets from index first on, and computes their ICRCs: the IPv4 Identification that a packet
+// will have is its place in the train. It returns the index of the packet to go on with, at the latest that of the next
+// one whose destination is near.
 func (t *txBatch) seal(first int, segmentation bool, near func(netip.AddrPort) bool) int {
 	t.trains, t.parts, t.firstOf = t.trains[:0], t.parts[:0], t.firstOf[:0]
 	var train *udp.Train
@@ -182,7 +180,7 @@ func (t *txBatch) seal(first int, segmentation bool, near func(netip.AddrPort) b
 		case k.noICRC:
 		case k.onDemand == nil:
 			t.putICRC(k, id, next)
-		case !t.putICRCOnDemand(k, id, next): // nor can the system send it
+		case !t.putICRCOnDemand(k, id, next): // the system can't send it either
 			t.missed = append(t.missed, missedPage{k.onDemand, k.psn})
 		}
 		t.addParts(k)
@@ -193,8 +191,8 @@ func (t *txBatch) seal(first int, segmentation bool, near func(netip.AddrPort) b
 	return len(t.packets)
 }
 
-// ahead is what is to be fetched while packet i is summed: of packets behind it, as memory takes longer to come than a
-// short one lasts.
+// ahead returns what to fetch while packet i is summed: data of a later packet, since fetching memory takes longer than
+// summing a short packet.
 func (t *txBatch) ahead(i int) []byte {
 	const far = 4 << 10
 	n := 1
@@ -204,7 +202,7 @@ func (t *txBatch) ahead(i int) []byte {
 	return t.payload(i + n)
 }
 
-// payload is what packet i has to be summed that isn't in the arena, or the first piece of it.
+// payload returns the data of packet i to be summed that isn't in the arena, or the first piece of it.
 func (t *txBatch) payload(i int) []byte {
 	if i >= len(t.packets) || t.packets[i].pieces == 0 || t.packets[i].noICRC {
 		return nil
@@ -212,7 +210,7 @@ func (t *txBatch) payload(i int) []byte {
 	return t.pieces[t.packets[i].piece]
 }
 
-// putICRC sums a packet, while the processor fetches what is to be summed next.
+// putICRC computes the ICRC of a packet, while the processor fetches what is to be summed next.
 func (t *txBatch) putICRC(k *txPacket, id uint16, next []byte) {
 	end := k.end - wire.ICRCSize
 	var icrc uint32
@@ -224,7 +222,7 @@ func (t *txBatch) putICRC(k *txPacket, id uint16, next []byte) {
 	wire.PutICRC(t.arena[end:k.end], icrc)
 }
 
-// putICRCOnDemand is putICRC; false where a page of the payload is missing.
+// putICRCOnDemand is putICRC; it returns false if a page of the payload is missing.
 func (t *txBatch) putICRCOnDemand(k *txPacket, id uint16, next []byte) (ok bool) {
 	ok = true
 	defer mem.Caught(&ok, debug.SetPanicOnFault(true), t.pieces[k.piece:k.piece+k.pieces]...)
@@ -232,8 +230,8 @@ func (t *txBatch) putICRCOnDemand(k *txPacket, id uint16, next []byte) (ok bool)
 	return ok
 }
 
-// addParts appends the packet to the gather list. What lies in the arena behind the packet
-// before it continues that one's last part.
+// addParts appends the packet to the gather list. What directly follows the packet before it in the arena extends that
+// packet's last part.
 func (t *txBatch) addParts(k *txPacket) {
 	if k.pieces == 0 {
 		t.addArena(k.head, k.end)
@@ -259,7 +257,7 @@ func (t *txBatch) addArena(from, to int) {
 	t.partEnd = to
 }
 
-// markReady puts q in the line of those that have something to send.
+// markReady puts q in the line of queue pairs that have something to send.
 func (d *Device) markReady(q *qp) {
 	if !q.isReady && !q.freed {
 		q.isReady = true
@@ -267,7 +265,7 @@ func (d *Device) markReady(q *qp) {
 	}
 }
 
-// hurry puts q, if it has something to send, before everybody in the line.
+// hurry puts q, if it has something to send, at the head of the line.
 func (d *Device) hurry(q *qp) {
 	if q.isAcking {
 		d.markReady(q)
@@ -281,17 +279,17 @@ func (d *Device) hurry(q *qp) {
 	d.ready[0] = q
 }
 
-// hurries says whether q has still to have the turn that hurry is about.
+// hurries reports whether q has yet to have the turn that hurry gives it.
 func (q *qp) hurries() bool { return q.isReady && q.urgent }
 
-// batchPart is a part of a batch. All who are ready add to one part before any adds to the next:
-// packets of one size, which make long trains, are together then, whosever they are.
+// batchPart is a part of a batch. All queue pairs that are ready add to one part before any adds to the next: so
+// packets of one size, which make long trains, are together, whichever queue pairs they belong to.
 type batchPart uint8
 
 const (
 	bulkPart batchPart = iota // answers, WRITEs up to the first other request, and what the last batch had no room for
 	restPart                  // the other requests, and what is behind them
-	ackPart                   // ACKs of who has nothing else to answer: one ends a train, and costs next to nothing
+	ackPart                   // ACKs of queue pairs with nothing else to answer: one ends a train, and costs next to nothing
 	batchParts
 )
 
@@ -328,7 +326,7 @@ func (d *Device) build(now time.Duration) bool {
 			d.markReady(q)
 		}
 	}
-	// Who wasn't reached comes before who was and has more.
+	// Those that weren't reached come before those that were and have more.
 	left := copy(line, line[reached:])
 	clear(line[left:])
 	line = append(line[:left], d.ready...)
@@ -339,16 +337,15 @@ func (d *Device) build(now time.Duration) bool {
 	return len(t.packets) > 0
 }
 
-// passOver takes note that there was no room for the rest of what qps have: behind the next batch's bulk there may be none
-// either, so that it leaves with that.
+// passOver records that there was no room for the rest of what qps have: there may be none behind the next batch's bulk
+// either, so the rest leaves with that bulk.
 func passOver(qps []*qp) {
 	for _, q := range qps {
 		q.passed = q.later
 	}
 }
 
-// emit adds what q may send now in a part of the batch: answers before requests, but an ACK alone
-// behind them.
+// emit adds what q may send now in a part of the batch: answers before requests, but a lone ACK behind them.
 func (q *qp) emit(t *txBatch, part batchPart, now time.Duration) {
 	urgent := q.urgent
 	if part == bulkPart {
@@ -384,9 +381,9 @@ func (q *qp) emit(t *txBatch, part batchPart, now time.Duration) {
 	}
 }
 
-// transmit sends what is ready, at most rounds batches of it, or without bound where rounds
-// is negative. The device's lock is held; it is given up during the system call. Where
-// somebody else is sending, transmit returns: that one goes on, or sees to it that somebody does.
+// transmit sends what is ready, at most rounds batches of it, or without bound if rounds is negative. The device's lock
+// is held; it is given up during the system call. If another goroutine is sending, transmit returns: that one goes on,
+// or makes sure that somebody does.
 func (d *Device) transmit(rounds int) {
 	if d.sending {
 		return
@@ -409,18 +406,18 @@ func (d *Device) transmit(rounds int) {
 	}
 	d.sending = false
 	d.sent.Broadcast()
-	if d.backlog() && !d.turn { // whose holder looks for it
+	if d.backlog() && !d.turn { // the holder of a turn looks for it
 		d.kick()
 	}
 }
 
-// missedPage is a packet that can't be sent, as a page of its payload is missing.
+// missedPage is a packet that can't be sent, because a page of its payload is missing.
 type missedPage struct {
 	q   *qp
 	psn wire.PSN
 }
 
-// noteMissed has queue pairs know of which packet pages are missing.
+// noteMissed tells queue pairs which of their packets have missing pages.
 func (d *Device) noteMissed() {
 	for _, m := range d.tx.missed {
 		if !m.q.freed && m.q.attr.State == verbs.RTS {
@@ -429,7 +426,7 @@ func (d *Device) noteMissed() {
 	}
 }
 
-// quiesce returns when no memory of work requests is being sent. The device's lock is held.
+// quiesce waits until no memory of work requests is being sent. The device's lock is held.
 func (d *Device) quiesce() {
 	d.sendLock.Lock()
 	d.sendLock.Unlock() //nolint:gocritic,staticcheck // waiting is all that is wanted
@@ -455,8 +452,8 @@ func (d *Device) send() {
 	}
 }
 
-// sendTrains hands trains to the socket. It fails where that is closed, and where the train at
-// the index returned has to be cut.
+// sendTrains hands trains to the socket. It fails if the socket is closed, or if the train at the returned index has to
+// be cut.
 func (d *Device) sendTrains(trains []udp.Train) (sent int, err error) {
 	d.counters.inc(SendCalls)
 	for sent < len(trains) {
@@ -477,7 +474,7 @@ func (d *Device) sendTrains(trains []udp.Train) (sent int, err error) {
 	return sent, nil
 }
 
-// applyFaults moves to ERR what failed while packets were put together.
+// applyFaults moves to ERR the queue pairs that failed while packets were put together.
 func (d *Device) applyFaults() {
 	for len(d.faults) > 0 {
 		q := d.faults[len(d.faults)-1]

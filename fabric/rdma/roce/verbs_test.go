@@ -104,8 +104,8 @@ func TestModifyArguments(t *testing.T) {
 	})
 }
 
-// TestPostLimits: queues and lists have the size that was asked for, and an error says how
-// many requests went before.
+// TestPostLimits: queues and lists have the size that was asked for, and an error comes with the number of requests
+// that were posted before it.
 func TestPostLimits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPair(t, pairConfig{depth: 5, sges: 2})
@@ -208,7 +208,7 @@ func TestDestroyLeavesNothing(t *testing.T) {
 	})
 }
 
-// TestFlush: in ERR everything is flushed in order, also what is posted later.
+// TestFlush: in ERR everything is flushed in order, including what is posted later.
 func TestFlush(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPair(t, pairConfig{unsignaled: true})
@@ -232,7 +232,7 @@ func TestFlush(t *testing.T) {
 	})
 }
 
-// TestUnsignaled: only signaled sends complete, and the slots of the others come back.
+// TestUnsignaled: only signaled sends complete, and the slots of the others are reused.
 func TestUnsignaled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPair(t, pairConfig{unsignaled: true, depth: 4})
@@ -361,7 +361,7 @@ func TestConfig(t *testing.T) {
 	wantErr(t, "interface MTU 300", err, verbs.ErrUnsupported)
 }
 
-// TestErrorsNameTheDevice: an error says of which device it is, by the address that tells devices apart.
+// TestErrorsNameTheDevice: an error names its device, by the address that distinguishes devices.
 func TestErrorsNameTheDevice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPair(t, pairConfig{})
@@ -414,7 +414,7 @@ func TestMaxQP(t *testing.T) {
 	})
 }
 
-// TestNumberOfQueuePairRests: a number that was used isn't used again soon, though chance gives it.
+// TestNumberOfQueuePairRests: a number that was used isn't used again soon, even if it is drawn again.
 func TestNumberOfQueuePairRests(t *testing.T) {
 	table := newQPTable()
 	draw := func(nums ...uint32) {
@@ -433,8 +433,8 @@ func TestNumberOfQueuePairRests(t *testing.T) {
 	}
 }
 
-// TestWriteCountedOnce: a WRITE counts as one request with a responder of our kind, though its packets are WRITEs of
-// their own. Any other counts those.
+// TestWriteCountedOnce: a WRITE counts as one request at a responder of our kind, though its packets are WRITEs of
+// their own. Any other responder counts those.
 func TestWriteCountedOnce(t *testing.T) {
 	for _, foreign := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {

@@ -12,8 +12,8 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/simnet"
 )
 
-// TestWaitForRoomIsNoRetry: the time for which what is to be sent again waits for room that others have doesn't count towards
-// the ACK timeout.
+// TestWaitForRoomIsNoRetry: the time that what is to be sent again waits for room that others occupy doesn't count
+// towards the ACK timeout.
 func TestWaitForRoomIsNoRetry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const size, slow = 64 << 10, 256 << 10 // bytes a second

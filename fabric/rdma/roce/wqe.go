@@ -9,23 +9,23 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/stream"
 )
 
-// sendWQE is a send work request in its ring. Its slices are the slot's own and used again. What every request has
-// lies together, and what few have behind it, so that little of a slot has to be fetched.
+// sendWQE is a send work request in its ring. Its slices are the slot's own and are reused. What every request has
+// comes first, and what only some have behind it, so that little of a slot has to be fetched.
 type sendWQE struct {
 	wrID    uint64
 	op      verbs.WROpcode
 	flags   verbs.SendFlags
 	started bool     // the first packet has left, or the local operation is done
 	along   bool     // a WRITE: the SEND behind it is in its packet …
-	behind  uint32   // … which is this one
+	behind  uint32   // … and has this index
 	first   wire.PSN // set with started, as are packets and mtu
 	rkey    uint32   // of RDMA and atomics; to be invalidated; of the window to be bound
 	length  int
 
-	// A message of n packets has the PSNs first … first+n−1; a local operation has none, nor has a SEND
-	// that goes along with the WRITE before it.
+	// A message of n packets has the PSNs first … first+n−1; a local operation has none, and neither does a SEND that
+	// goes along with the WRITE before it.
 	packets int
-	mtu     int // bytes of it that each but the last carries, or brings
+	mtu     int // bytes of it that each packet but the last carries, or brings
 
 	remoteAddr uint64
 	mw         *mw
@@ -33,15 +33,15 @@ type sendWQE struct {
 	sges []verbs.SGE
 	bind verbs.MWBind
 
-	inline     []byte // the data itself, where SendInline was given
+	inline     []byte // the data itself, if SendInline was given
 	imm        uint32
 	compareAdd uint64
 	swap       uint64
-	_          [16]byte // a slot is three lines of the caches
+	_          [16]byte // a slot is three cache lines
 }
 
-// windowed reports whether the packets of the request count in the window: those of READs
-// and atomics don't, their number is limited otherwise.
+// windowed reports whether the packets of the request count in the window. Those of READs and atomics don't; their
+// number is limited otherwise.
 func (w *sendWQE) windowed() bool {
 	switch w.op {
 	case verbs.WRRDMARead, verbs.WRAtomicCmpAndSwp, verbs.WRAtomicFetchAndAdd:
@@ -67,8 +67,8 @@ func (w *sendWQE) isWrite() bool {
 // end is the PSN after the last one of the request.
 func (w *sendWQE) end() wire.PSN { return w.first.Add(w.packets) }
 
-// before is how many packets of the request come before psn, which is none before the request. All of them may be
-// half of the PSNs there are, and the end nearer to the beginning by the other way round.
+// before returns how many packets of the request come before psn: none if psn is before the request. A request may have
+// half of all PSNs, and then its end is nearer to its beginning the other way round.
 func (w *sendWQE) before(psn wire.PSN) int {
 	if !psn.Before(w.end()) {
 		return w.packets
@@ -76,7 +76,7 @@ func (w *sendWQE) before(psn wire.PSN) int {
 	return psn.Diff(w.first)
 }
 
-// last is the index of the last request that ends with w, which is at index i.
+// last returns the index of the last request that ends with w, which is at index i.
 func (w *sendWQE) last(i uint32) uint32 {
 	if w.along {
 		return w.behind
@@ -84,7 +84,7 @@ func (w *sendWQE) last(i uint32) uint32 {
 	return i
 }
 
-// cost is what the packets lo to hi−1 count in the window.
+// cost returns what the packets lo to hi−1 count in the window.
 func (w *sendWQE) cost(lo, hi int) int {
 	return min(hi*w.mtu, w.length) - min(lo*w.mtu, w.length) + (hi-lo)*packetCost
 }
@@ -113,11 +113,11 @@ type recvWQE struct {
 	sges   []verbs.SGE
 }
 
-// sendRing and recvRing are rings of slots. The indices count up without end and are cut to the
-// ring by mask; limit is how many slots the consumer may use.
+// sendRing and recvRing are rings of slots. The indices count up without end and are reduced to the ring by mask; limit
+// is how many slots the consumer may use.
 //
-// Rings grow with what is queued at once, so that a queue pair that has little to do goes
-// round in few slots, which stay in the caches.
+// Rings grow with what is queued at once, so that a queue pair that has little to do cycles through few slots, which
+// stay in the caches.
 type sendRing struct {
 	slots  []sendWQE
 	mask   uint32
@@ -128,7 +128,7 @@ type sendRing struct {
 
 func (r *sendRing) at(i uint32) *sendWQE { return &r.slots[i&r.mask] }
 
-// fewSlots is how many a ring begins with.
+// fewSlots is how many slots a ring begins with.
 const fewSlots = 4
 
 func newSendRing(wrs, sges int) sendRing {
@@ -167,8 +167,7 @@ func (r *sendRing) grow(head uint32) {
 	r.equip(head+uint32(n), n)
 }
 
-// usualSGEs is how many entries a slot has room for from the start. One that is given more for the
-// first time grows, and stays so.
+// usualSGEs is how many entries a slot has room for from the start. A slot that is given more grows, and stays so.
 const usualSGEs = 2
 
 type recvRing struct {
@@ -223,8 +222,8 @@ func totalLength(sges []verbs.SGE) int {
 	return n
 }
 
-// scatter copies b to offset off of the memory that sges name; false where a key or a range
-// is wrong, or a page missing. The device's lock is held.
+// scatter copies b to offset off of the memory that sges name. It returns false if a key or a range is wrong, or a page
+// is missing. The device's lock is held.
 func (d *Device) scatter(p *pd, sges []verbs.SGE, off int, b []byte) bool {
 	d.rx.placed += len(b)
 	for i := range sges {
@@ -252,7 +251,7 @@ func (d *Device) scatter(p *pd, sges []verbs.SGE, off int, b []byte) bool {
 	return len(b) == 0
 }
 
-// copyAs is copy to memory that is registered so; ok is false where a page is missing.
+// copyAs is copy to memory that is registered with has; ok is false if a page is missing.
 func copyAs(has verbs.Access, to, b []byte) (n int, ok bool) {
 	ok = true
 	if has&verbs.AccessOnDemand != 0 {
@@ -264,9 +263,8 @@ func copyAs(has verbs.Access, to, b []byte) (n int, ok bool) {
 	return copy(to, b), ok
 }
 
-// gather appends the n bytes at offset off of the memory that sges name to parts, piece by
-// piece; false where a key or a range is wrong. onDemand says that pages of them may be missing.
-// The device's lock is held.
+// gather appends the n bytes at offset off of the memory that sges name to parts, piece by piece; ok is false if a key
+// or a range is wrong. onDemand says that pages of them may be missing. The device's lock is held.
 func (d *Device) gather(parts [][]byte, p *pd, sges []verbs.SGE, off, n int) (all [][]byte, onDemand, ok bool) {
 	for i := range sges {
 		e := &sges[i]

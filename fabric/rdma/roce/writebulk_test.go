@@ -12,7 +12,8 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/udp"
 )
 
-// TestSendsLeaveBesideWrites: WRITEs that fill batch after batch leave others' SENDs and READs a place in the one after next.
+// TestSendsLeaveBesideWrites: WRITEs that fill batch after batch leave others' SENDs and READs room in the batch after
+// next.
 func TestSendsLeaveBesideWrites(t *testing.T) {
 	for name, op := range map[string]verbs.WROpcode{"SEND": verbs.WRSend, "READ": verbs.WRRDMARead} {
 		t.Run(name, func(t *testing.T) {
@@ -23,7 +24,7 @@ func TestSendsLeaveBesideWrites(t *testing.T) {
 
 func testSendsBesideWrites(t *testing.T, op verbs.WROpcode) {
 	const large, many, batches = 1 << 20, 8, 4
-	var before, after atomic.Int64 // bytes to B since the other was posted, and before it left
+	var before, after atomic.Int64 // bytes to B since the other request was posted: so far, and until it left
 	var post atomic.Pointer[func()]
 	to := netip.MustParseAddr("10.0.0.3")
 	p := newPair(t, pairConfig{

@@ -6,8 +6,8 @@ import (
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/roce/wire"
 )
 
-// TestWriteIsGuarded: each packet of a WRITE is held against the range that its first one named and against the key,
-// which may have died since. What isn't within is refused, and changes nothing (IBTA 9.7.4.1.6, 9.9.3).
+// TestWriteIsGuarded: each packet of a WRITE is checked against the range that the first one named, and against the
+// key, which may have become invalid since. What isn't within is refused, and changes nothing (IBTA 9.7.4.1.6, 9.9.3).
 func TestWriteIsGuarded(t *testing.T) {
 	rawTest("beyond the length", t, func(t *testing.T, r *rawPeer) {
 		r.send(r.write(wire.RCWriteFirst, 100, 256, 300))

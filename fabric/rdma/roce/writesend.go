@@ -7,13 +7,13 @@ import (
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
 )
 
-// Data that fits one packet is often followed by a short message that says that it is there, as a
-// response follows what was read. Between two devices of our kind the WRITE of the data takes the
-// SEND behind it along in its packet (wire.WriteSend), which saves a packet of two, and small ones
-// between large ones, which break trains. Both stay requests of their own to the consumers.
+// Data that fits one packet is often followed by a short message that says that it is there, as a response follows the
+// data that was read. Between two devices of our kind the WRITE of the data takes the SEND behind it along in its
+// packet (wire.WriteSend). That saves one packet of two, and avoids small packets between large ones, which break
+// trains. Both stay requests of their own to the consumers.
 
-// takeAlong has w, the WRITE whose turn it is, take the request behind it along, if that is a SEND
-// that it can, and is posted already. That one has no packet then, and is complete when w is.
+// takeAlong makes w, the WRITE whose turn it is, take the request behind it along, if that is a SEND that it can take
+// and is posted already. The SEND then has no packet, and is complete when w is.
 func (q *qp) takeAlong(w *sendWQE) {
 	next := q.req.cur + 1
 	if !q.writeSend || w.packets != 1 || next == q.req.tail {
@@ -25,7 +25,7 @@ func (q *qp) takeAlong(w *sendWQE) {
 	}
 }
 
-// goesAlong reports whether s is short, and of one piece of memory that is there.
+// goesAlong reports whether s is short, and its data is one piece of memory that is there.
 func (q *qp) goesAlong(s *sendWQE) bool {
 	if s.op != verbs.WRSend && s.op != verbs.WRSendWithInv || s.flags&verbs.SendFence != 0 ||
 		s.length == 0 || s.length > wire.LongSend {
@@ -34,7 +34,7 @@ func (q *qp) goesAlong(s *sendWQE) bool {
 	return s.flags&verbs.SendInline != 0 || len(s.sges) == 1 && q.message(s) != nil
 }
 
-// message is the data of a SEND that goes along; nil where its memory can't be had.
+// message returns the data of a SEND that goes along; nil if its memory can't be had.
 func (q *qp) message(s *sendWQE) []byte {
 	if s.flags&verbs.SendInline != 0 {
 		return s.inline
@@ -46,7 +46,7 @@ func (q *qp) message(s *sendWQE) []byte {
 	return b
 }
 
-// makeWriteSend makes the headers of w's packet those of the SEND too.
+// makeWriteSend makes w's packet that of the SEND too.
 func (q *qp) makeWriteSend(p *wire.Packet, w *sendWQE) {
 	s := q.sq.at(w.behind)
 	p.Opcode = wire.WriteSend

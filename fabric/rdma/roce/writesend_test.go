@@ -10,8 +10,8 @@ import (
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
 )
 
-// rawWriteSend is a WRITE of n bytes and a SEND of m behind it, which invalidates the key, as a device
-// with a raw peer posts them.
+// rawWriteSend returns a WRITE of n bytes and a SEND of m behind it, which invalidates the key, as posted by a device
+// with a raw peer.
 func (r *rawPeer) rawWriteSend(n, m int) []verbs.SendWR {
 	return []verbs.SendWR{
 		{WRID: 1, Opcode: verbs.WRRDMAWrite, SGList: r.dev.sge(0, n), RemoteAddr: 1 << 40, RKey: 7},
@@ -19,7 +19,7 @@ func (r *rawPeer) rawWriteSend(n, m int) []verbs.SendWR {
 	}
 }
 
-// TestWriteSendIsSent: a WRITE of one packet takes a short SEND behind it along, and no other does.
+// TestWriteSendIsSent: a WRITE of one packet takes along a short SEND behind it, and no other WRITE or SEND does so.
 func TestWriteSendIsSent(t *testing.T) {
 	const together = "RDMA_WRITE_ONLY_SEND_WITH_INV 100"
 	for _, c := range []struct {
@@ -61,8 +61,8 @@ func TestWriteSendIsSent(t *testing.T) {
 	}
 }
 
-// TestWriteSendNeedsConsent: only a peer of our kind that has agreed is sent such packets, and told the
-// consumer of them.
+// TestWriteSendNeedsConsent: such packets are sent only to a peer of our kind that has agreed, and the consumer is told
+// of them only then.
 func TestWriteSendNeedsConsent(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -95,7 +95,7 @@ func (r *rawPeer) writeSend(psn, n, m int) *wire.Packet {
 	return r.write(wire.WriteSend, psn, n+m, n)
 }
 
-// TestWriteSendIsTaken: each part is held to the rules of its own (IBTA 9.7.4.1, 9.9.3).
+// TestWriteSendIsTaken: each part has to obey its own rules (IBTA 9.7.4.1, 9.9.3).
 func TestWriteSendIsTaken(t *testing.T) {
 	const receive = 64 // bytes of the posted buffer
 	for _, c := range []struct {
@@ -153,8 +153,8 @@ func TestWriteSendIsTaken(t *testing.T) {
 	}
 }
 
-// TestWriteSendInPlace: inside another message it is refused, without a receive it isn't executed but
-// asked for again, into one that is too short it ends the connection, and twice it counts once.
+// TestWriteSendInPlace: such a packet is refused inside another message; without a receive it isn't executed but asked
+// for again; with a receive that is too short it ends the connection; and if it comes twice it counts once.
 func TestWriteSendInPlace(t *testing.T) {
 	for name, f := range map[string]func(t *testing.T, r *rawPeer){
 		"inside a SEND": func(t *testing.T, r *rawPeer) {
@@ -207,7 +207,7 @@ func TestWriteSendInPlace(t *testing.T) {
 	}
 }
 
-// TestWriteSendOfStrangers: who hasn't agreed on such packets has no effect with them.
+// TestWriteSendOfStrangers: such packets from a peer that hasn't agreed on them have no effect.
 func TestWriteSendOfStrangers(t *testing.T) {
 	for _, c := range []pairConfig{{ours: true, options: OptionLongSend}, {options: OptionWriteSend}} {
 		t.Run(fmt.Sprintf("ours=%v", c.ours), func(t *testing.T) {
@@ -224,7 +224,7 @@ func TestWriteSendOfStrangers(t *testing.T) {
 	}
 }
 
-// TestWriteSendFails: a SEND whose memory isn't the device's fails by itself, behind its WRITE.
+// TestWriteSendFails: a SEND whose memory isn't the device's fails separately, after its WRITE.
 func TestWriteSendFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPair(t, pairConfig{options: OptionWriteSend})

@@ -11,8 +11,8 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/simnet"
 )
 
-// TestLongPacketHasItsTurn: a packet that takes much of a window finds room in it, though another queue pair to the same
-// peer always has small ones there.
+// TestLongPacketHasItsTurn: a packet that takes much of a window finds room in it, though another queue pair to the
+// same peer always has small ones waiting.
 func TestLongPacketHasItsTurn(t *testing.T) {
 	for _, small := range []int{2, 4, 8} {
 		t.Run(fmt.Sprintf("%d small ones", small), func(t *testing.T) {
@@ -39,7 +39,7 @@ func testPacketTurns(t *testing.T, depth int) {
 			busy.post(write(busy, small))
 		}
 	}
-	for range depth { // one after the other is acknowledged
+	for range depth { // they are acknowledged one after another
 		busy.post(write(busy, small))
 		time.Sleep(10 * time.Microsecond)
 	}
