@@ -9,7 +9,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme/host"
 )
 
-// altering is a transport to a target that answers otherwise than ours: answer alters what it says to a command.
+// altering is a transport to a target that answers differently from ours: answer alters its response to a command.
 type altering struct {
 	*tcp.Transport
 	answer func(r *host.Request, cqe *nvme.Completion)

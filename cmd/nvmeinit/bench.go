@@ -18,18 +18,18 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme/host"
 )
 
-// benchFlags are fio's options, and where to run.
+// benchFlags holds fio's options, and where to run.
 type benchFlags struct {
 	conn        connFlags
 	nsid        uint32
 	controllers int
-	job         *fio.Job // what the command line says of jobs
+	job         *fio.Job // the job options of the command line
 	idle        fio.Idles
 	output      cli.Format
 	metrics     string
 	campaign    campaignFlags
 
-	queueSizeGiven bool // -Q is what the user wants, and no default
+	queueSizeGiven bool // -Q was given by the user
 
 	jobs   []*fio.Job // what is to run
 	global map[string]string
@@ -94,7 +94,7 @@ Patterns that write or trim destroy what the namespace holds.`,
 	return c
 }
 
-// foreignFlag says of a flag that fio has, and bench hasn't, why.
+// foreignFlag says why bench doesn't have a flag that fio has.
 func foreignFlag(c *cobra.Command, err error) error {
 	var unknown *pflag.NotExistError
 	if errors.As(err, &unknown) {
@@ -112,10 +112,10 @@ func jobFileArg(c *cobra.Command, args []string) error {
 	return nil
 }
 
-// maxControllers bounds --controllers: each is a few connections of both sides.
+// maxControllers bounds --controllers: each takes several connections on both sides.
 const maxControllers = 4096
 
-// read finds what is to run, and checks what needs no connection.
+// read determines what to run, and checks what needs no connection.
 func (f *benchFlags) read(c *cobra.Command, args []string) error {
 	f.queueSizeGiven = c.Flags().Changed("queue-size")
 	if err := f.readJobs(c, args); err != nil {
@@ -172,7 +172,7 @@ func (f *benchFlags) readJobs(c *cobra.Command, args []string) error {
 	return nil
 }
 
-// readJobFile reads a job file; - is standard input, as fio has it. name is what errors call it.
+// readJobFile reads a job file; - is standard input, as in fio. name is the file's name in errors.
 func readJobFile(c *cobra.Command, path string) (file *fio.File, name string, err error) {
 	in, err := openInput(c.Context(), "job file", path, c.InOrStdin())
 	if err != nil {
@@ -228,7 +228,7 @@ func bench(c *cobra.Command, f *benchFlags) (err error) {
 			err = errors.Join(err, writeLogs(jobs, res))
 		}
 		if err == nil && i < len(phases)-1 {
-			err = c.Context().Err() // the others don't begin
+			err = c.Context().Err() // the remaining phases don't begin
 		}
 		if err != nil {
 			return errors.Join(err, f.printReport(c.OutOrStdout(), report, d))
@@ -237,10 +237,10 @@ func bench(c *cobra.Command, f *benchFlags) (err error) {
 	return f.printReport(c.OutOrStdout(), report, d)
 }
 
-// program is how the JSON names what made it, where fio's names fio.
+// program is the name of this program in the JSON, in the place of fio's name and version.
 func program() string { return "nvmeinit " + version.Version }
 
-// printReport prints the JSON, if that is wanted, of what has run, and what each path did.
+// printReport prints the JSON report, if requested, of what has run, and what each path did.
 func (f *benchFlags) printReport(w io.Writer, r *fio.Report, d *benchDevice) error {
 	if f.output == cli.Normal {
 		if d.multi != nil {
@@ -279,8 +279,8 @@ func (f *benchFlags) run(ctx context.Context, d *benchDevice, jobs []*fio.Job, r
 	return res, err
 }
 
-// mayStop reports whether to stop jobs early is no failure: each has a runtime, and none wrote what was to be read back,
-// which a run that is interrupted leaves out.
+// mayStop reports whether stopping jobs early is not a failure: each has a runtime, and none wrote data to be read
+// back, which an interrupted run skips.
 func mayStop(jobs []*fio.Job) bool {
 	for _, j := range jobs {
 		if j.Runtime == 0 || j.Verify && j.Does(loadgen.Write) {
@@ -290,12 +290,12 @@ func mayStop(jobs []*fio.Job) bool {
 	return true
 }
 
-// Samples of a run: fio's interval, and more often where a run is short.
+// Samples of a run: at fio's interval, or more often if the run is short.
 const (
 	longInterval  = 500 * time.Millisecond
 	shortInterval = 20 * time.Millisecond
 	samples       = 40
-	manyJobs      = 64 // whose samples are taken at the long interval, since each costs some
+	manyJobs      = 64 // above this number the long interval is used, since sampling each job has a cost
 )
 
 func sampleInterval(jobs []*fio.Job) time.Duration {

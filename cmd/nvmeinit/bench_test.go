@@ -12,7 +12,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/fio"
 )
 
-// TestJobsFromStandardInput: - is a job file that comes by standard input, as fio has it.
+// TestJobsFromStandardInput: - is a job file on standard input, as in fio.
 func TestJobsFromStandardInput(t *testing.T) {
 	read := func(jobs string) (int, error) {
 		c := &cobra.Command{}
@@ -37,8 +37,8 @@ func TestJobsFromStandardInput(t *testing.T) {
 	}
 }
 
-// TestJobsDrawDifferently: jobs of one file have one seed, as fio's have, and streams of their own, or one behind a
-// stonewall would read just what the one before it has had fetched.
+// TestJobsDrawDifferently: the jobs of a file have one seed, like fio's, but separate streams; otherwise a job
+// behind a stonewall would only read what the previous one has had fetched.
 func TestJobsDrawDifferently(t *testing.T) {
 	c := &cobra.Command{}
 	c.SetContext(t.Context())
@@ -52,8 +52,8 @@ func TestJobsDrawDifferently(t *testing.T) {
 	}
 }
 
-// TestDepthsOfJobs: jobs with depths of their own run as they are, beside what a page shows of all at other depths; and
-// where --depths says so all run at those.
+// TestDepthsOfJobs: jobs with depths of their own run at those, in addition to the other depths that a page shows
+// of all of them; with --depths all run at the given ones.
 func TestDepthsOfJobs(t *testing.T) {
 	probe, load := fio.NewJob("probe"), fio.NewJob("load")
 	load.IODepth = 32

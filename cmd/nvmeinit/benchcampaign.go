@@ -18,23 +18,22 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/report"
 )
 
-// campaignFlags ask for the same work more than once: over several paths, at several depths,
-// several times.
+// campaignFlags request the same work more than once: over several paths, at several depths, several times.
 type campaignFlags struct {
-	compare []string // paths, as rdma or tcp://127.0.0.1:4420
+	compare []string // paths, such as rdma or tcp://127.0.0.1:4420
 	repeats int
 	depths  []int
 	report  string // file of the page
 }
 
-// Bounds, and what is meant where nothing is said.
+// Bounds and defaults.
 const (
-	maxPaths       = 6 // that a page has colours for
+	maxPaths       = 6 // the number that a page has colours for
 	maxRepeats     = 1000
 	compareRepeats = 5
 )
 
-// reportDepths are those that a page shows unless told otherwise, beside that of the jobs.
+// reportDepths are the depths that a page shows by default, in addition to that of the jobs.
 var reportDepths = []int{1, 4, 16, 64}
 
 func (f *campaignFlags) add(c *cobra.Command) {
@@ -46,12 +45,12 @@ func (f *campaignFlags) add(c *cobra.Command) {
 	cli.AddFlags(c, "Comparing", fl)
 }
 
-// wanted reports whether there is more than one run to be made, or a page of one.
+// wanted reports whether more than one run or a page is requested.
 func (f *campaignFlags) wanted() bool {
 	return len(f.compare) > 0 || f.repeats > 1 || len(f.depths) > 0 || f.report != ""
 }
 
-// checkCampaign finds mistakes in the flags, and fills in what they leave open.
+// checkCampaign validates the flags, and fills in their defaults.
 func (f *benchFlags) checkCampaign() error {
 	p := &f.campaign
 	switch {
@@ -88,7 +87,7 @@ func (f *benchFlags) checkCampaign() error {
 	return nil
 }
 
-// ofEach are the flags of each path to compare, and its name.
+// ofEach returns the names and flags of the paths to compare.
 func (f *benchFlags) ofEach() (names []string, all []*benchFlags, err error) {
 	if len(f.campaign.compare) == 0 {
 		return []string{f.conn.transport}, []*benchFlags{f}, nil
@@ -106,14 +105,14 @@ func (f *benchFlags) ofEach() (names []string, all []*benchFlags, err error) {
 			g.conn.traddr, g.conn.trsvcid = e.Addr.Addr().String(), strconv.Itoa(int(e.Addr.Port()))
 		}
 		if g.conn.transport == "rdma" {
-			g.conn.hdrDigest, g.conn.dataDigest = false, false // which RDMA has by its ICRC
+			g.conn.hdrDigest, g.conn.dataDigest = false, false // RDMA has its ICRC instead
 		}
 		names, all = append(names, pathName(text, f.campaign.compare[:len(all)])), append(all, &g)
 	}
 	return names, all, nil
 }
 
-// pathName tells a path that is named once more from those of the same name before it.
+// pathName distinguishes a path that is listed repeatedly from the earlier ones of the same name.
 func pathName(text string, before []string) string {
 	n := 1
 	for _, other := range before {
@@ -127,7 +126,7 @@ func pathName(text string, before []string) string {
 	return fmt.Sprintf("%s (%d)", text, n)
 }
 
-// campaign is one under way.
+// campaign is a campaign in progress.
 type campaign struct {
 	f     *benchFlags
 	names []string
@@ -135,9 +134,9 @@ type campaign struct {
 	json  *fio.Report
 	live  *live
 	began time.Time
-	done  int // runs
+	done  int // completed runs
 	all   int
-	group int // of the JSON
+	group int // next group in the JSON
 }
 
 // runCampaign runs everything, and shows it as a table or as JSON, and as a page.
@@ -207,7 +206,7 @@ func (k *campaign) open(ctx context.Context) error {
 	return nil
 }
 
-// prefixPath names the path that failed, where there are several.
+// prefixPath adds the name of the failed path to the error if there are several.
 func prefixPath(paths int, name string, err error) error {
 	if paths == 1 {
 		return err
@@ -239,12 +238,12 @@ func (k *campaign) run(ctx context.Context) ([]*report.Work, error) {
 	return works, nil
 }
 
-// depthsOf are the depths to run jobs at, ascending.
+// depthsOf returns the depths to run jobs at, in ascending order.
 func (f *benchFlags) depthsOf(jobs []*fio.Job) []int {
 	list := slices.Clone(f.campaign.depths)
 	if len(list) == 0 {
 		list = []int{deepest(jobs)}
-		// Where all operations are due at a rate, the depth changes little.
+		// If all operations are due at a rate, the depth changes little.
 		if f.campaign.report != "" && !slices.ContainsFunc(jobs, func(j *fio.Job) bool { return j.Paced() }) {
 			list = append(list, reportDepths...)
 		}
@@ -253,7 +252,7 @@ func (f *benchFlags) depthsOf(jobs []*fio.Job) []int {
 	return slices.Compact(list)
 }
 
-// deepest is the largest depth that one of some jobs asks for.
+// deepest returns the largest depth of the given jobs.
 func deepest(jobs []*fio.Job) int {
 	n := 0
 	for _, j := range jobs {
@@ -262,17 +261,17 @@ func deepest(jobs []*fio.Job) int {
 	return n
 }
 
-// atDepth is a job at another depth.
+// atDepth returns a copy of j with another depth.
 func atDepth(j *fio.Job, depth int) *fio.Job {
 	j = j.Clone()
 	if err := j.Set("iodepth", strconv.Itoa(depth)); err != nil {
-		panic(err) // a number is what it takes
+		panic(err) // iodepth takes a number
 	}
 	return j
 }
 
-// jobsAt are the jobs of a phase at one of its depths: all of them at that, but as they are, each with a depth of its
-// own, where that is what they ask for.
+// jobsAt returns the jobs of a phase for one of its depths: all of them at that depth, or unchanged, each with its
+// own depth, if that is what they ask for.
 func (f *benchFlags) jobsAt(jobs []*fio.Job, depth int) []*fio.Job {
 	if len(f.campaign.depths) == 0 && depth == deepest(jobs) {
 		return jobs
@@ -284,8 +283,8 @@ func (f *benchFlags) jobsAt(jobs []*fio.Job, depth int) []*fio.Job {
 	return at
 }
 
-// work runs the jobs of one phase: at each depth, some repeats, in each the paths one after
-// another, of which in turns the first comes first and the last.
+// work runs the jobs of one phase: at each depth several repeats, and in each repeat all paths one after another,
+// in an order that alternates between forward and backward.
 func (k *campaign) work(ctx context.Context, jobs []*fio.Job) (*report.Work, error) {
 	w := &report.Work{Name: workName(jobs), Paths: k.names, Late: make([]uint64, len(k.paths))}
 	depths := k.f.depthsOf(jobs)
@@ -316,7 +315,7 @@ func (k *campaign) work(ctx context.Context, jobs []*fio.Job) (*report.Work, err
 	return w, nil
 }
 
-// one is a single run.
+// one makes a single run.
 func (k *campaign) one(ctx context.Context, jobs []*fio.Job, path, repeat, depth int) (*loadgen.Result, error) {
 	k.live.begin(fmt.Sprintf("%d of %d%s: %s ×%d", k.done+1, k.all, k.left(), k.names[path], depth))
 	res, err := k.f.run(ctx, k.paths[path], jobs, k.live.show)
@@ -337,7 +336,7 @@ func (k *campaign) one(ctx context.Context, jobs []*fio.Job, path, repeat, depth
 	return res, nil
 }
 
-// left says how long all of it will take, going by what has been done.
+// left says how long the rest will take, judging by what has been done.
 func (k *campaign) left() string {
 	if k.done == 0 {
 		return ""
@@ -346,7 +345,7 @@ func (k *campaign) left() string {
 	return fmt.Sprintf(", %v in all", (each * time.Duration(k.all-k.done)).Round(time.Second))
 }
 
-// workName says what jobs do.
+// workName describes what jobs do.
 func workName(jobs []*fio.Job) string {
 	if len(jobs) > 1 {
 		names := make([]string, len(jobs))
@@ -363,7 +362,7 @@ func workName(jobs []*fio.Job) string {
 	return name
 }
 
-// measured gathers the runs of one depth.
+// measured collects the runs of one depth.
 type measured struct {
 	runs   [][]report.Figures // by path
 	lat    []*loadgen.Histogram
@@ -378,7 +377,7 @@ func newMeasured(paths int) *measured {
 	return m
 }
 
-// add adds a run, and returns how many of its operations were due and never begun.
+// add adds a run, and returns how many of its operations were due and never began.
 func (m *measured) add(path int, res *loadgen.Result) (late uint64) {
 	g := loadgen.Group(res.Jobs)
 	m.runs[path] = append(m.runs[path], report.FiguresOf(&g))
@@ -395,7 +394,7 @@ func (m *measured) tails() []report.Tail {
 	return t
 }
 
-// courses are those of each path's repeat whose IOPS are the middle ones.
+// courses returns, for each path, the course of the repeat with the median IOPS.
 func (m *measured) courses() []report.Course {
 	var c []report.Course
 	for path, runs := range m.runs {
@@ -409,7 +408,7 @@ func (m *measured) courses() []report.Course {
 	return c
 }
 
-// endpoint is where a path leads.
+// endpoint describes where a path leads.
 func (k *campaign) endpoint(path int) string {
 	s := k.paths[path].sessions[0]
 	return fmt.Sprintf("%s, %s", s.fabric.Type(), s.Remote())

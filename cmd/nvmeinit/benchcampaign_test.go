@@ -6,7 +6,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/report"
 )
 
-// TestSamePathTwice: a path that is compared with itself has figures of its own each time that it is named.
+// TestSamePathTwice: a path that is compared with itself has separate figures each time that it is listed.
 func TestSamePathTwice(t *testing.T) {
 	f := &benchFlags{campaign: campaignFlags{compare: []string{"rdma", "tcp", "rdma", "rdma"}}}
 	names, _, err := f.ofEach()

@@ -17,8 +17,8 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme/multipath"
 )
 
-// benchDevice is a namespace as the load generator sees it: through one controller or several
-// over one fabric, or through several paths.
+// benchDevice is a namespace as the load generator sees it: through one or more controllers over one fabric, or
+// through several paths.
 type benchDevice struct {
 	sessions []*session // the first owns the fabric
 	ns       []*host.Namespace
@@ -27,7 +27,7 @@ type benchDevice struct {
 	by    *multipath.Namespace
 }
 
-// open connects, and checks what is to run against what is there.
+// open connects, and checks the jobs against the namespace.
 func (f *benchFlags) open(ctx context.Context) (*benchDevice, error) {
 	if f.conn.paths.wanted() {
 		return f.openPaths(ctx)
@@ -49,7 +49,7 @@ func (f *benchFlags) open(ctx context.Context) (*benchDevice, error) {
 	return d, nil
 }
 
-// openPaths is open by several paths.
+// openPaths is open for several paths.
 func (f *benchFlags) openPaths(ctx context.Context) (*benchDevice, error) {
 	s, err := f.conn.connectPaths(ctx, f.shape)
 	if err != nil {
@@ -88,7 +88,7 @@ func (f *benchFlags) fits(ns *host.Namespace) error {
 	return nil
 }
 
-// fitsCommand checks that each operation of a job is one command.
+// fitsCommand checks that each operation of a job fits in one command.
 func fitsCommand(j *fio.Job, ns *host.Namespace) error {
 	if bs := j.LargestTransfer(); bs > ns.MaxTransfer() {
 		return fmt.Errorf("bs=%d: the controller takes at most %s a command (MDTS)", bs, blockdev.FormatSize(int64(ns.MaxTransfer())))
@@ -106,10 +106,10 @@ func fitsCommand(j *fio.Job, ns *host.Namespace) error {
 	return nil
 }
 
-// connecting is how many controllers are connected to at a time.
+// connecting is how many controllers are connected to at the same time.
 const connecting = 16
 
-// connectMore connects n times more, as the first time.
+// connectMore makes n more connections like the first one.
 func (d *benchDevice) connectMore(ctx context.Context, n int) error {
 	more := make([]*session, n)
 	err := atOnce(n, func(i int) error {
@@ -136,7 +136,7 @@ func (d *benchDevice) openNamespaces(ctx context.Context, nsid uint32) error {
 	})
 }
 
-// atOnce calls do for 0 to n-1, some at a time, and returns the first error.
+// atOnce calls do for 0 to n-1, several at a time, and returns the first error.
 func atOnce(n int, do func(int) error) error {
 	var all sync.WaitGroup
 	errs := make([]error, n)
@@ -164,12 +164,12 @@ func (d *benchDevice) Close() error {
 	return errors.Join(err, d.sessions[0].Close())
 }
 
-// interruptGrace is how long operations under way have to end when a run is interrupted. A volume that hangs may keep
-// them for ever, while its target keeps the connection.
+// interruptGrace is how long outstanding operations have to end when a run is interrupted. A volume that hangs may
+// hold them forever while its target keeps the connection.
 const interruptGrace = 5 * time.Second
 
-// watch has a live line show the paths, and an interrupted run wait neither for paths that are lost, nor for ever for
-// operations that are under way. The function that it returns ends that.
+// watch makes a live line show the paths, and makes sure that an interrupted run neither waits for lost paths nor
+// waits forever for outstanding operations. Calling end stops that.
 func (d *benchDevice) watch(ctx context.Context, l *live) (end func()) {
 	if d.multi != nil && l != nil {
 		l.paths = d.multi.Subsystem
@@ -197,16 +197,16 @@ func (d *benchDevice) watch(ctx context.Context, l *live) (end func()) {
 	}
 }
 
-// cut ends what is under way. Close has to be called all the same.
+// cut ends outstanding operations. Close must still be called.
 func (d *benchDevice) cut() {
 	if d.multi != nil {
-		_ = d.multi.Subsystem.Close() // which ends with it
+		_ = d.multi.Subsystem.Close() // this ends the operations
 		return
 	}
 	_ = atOnce(len(d.sessions), func(i int) error { return d.sessions[i].Controller.Close() })
 }
 
-// controllers are those that take I/O.
+// controllers returns the controllers that take I/O.
 func (d *benchDevice) controllers() []*host.Controller {
 	if d.multi != nil {
 		return d.multi.Controllers()
@@ -221,7 +221,7 @@ func (d *benchDevice) controllers() []*host.Controller {
 func (d *benchDevice) Size() int64    { return d.ns[0].Size() }
 func (d *benchDevice) BlockSize() int { return d.ns[0].BlockSize() }
 
-// OpenQueue gives job i its I/O queue.
+// OpenQueue returns the I/O queue of job i.
 func (d *benchDevice) OpenQueue(i int) (loadgen.Queue, error) {
 	if d.multi != nil {
 		return &benchQueue{memory: d.multi, q: d.by.Lane(i), nsid: d.by.ID, block: d.by.BlockSize()}, nil
@@ -236,7 +236,7 @@ func (d *benchDevice) OpenQueue(i int) (loadgen.Queue, error) {
 	return &benchQueue{memory: c, q: c.Queues()[at.queue], nsid: ns.ID, block: ns.BlockSize()}, nil
 }
 
-// memory gives buffers that move at the least cost.
+// memory allocates buffers that transfer at the least cost.
 type memory interface {
 	Alloc(n int) ([]byte, error)
 	Free(b []byte)
@@ -245,7 +245,7 @@ type memory interface {
 // submitter is an I/O queue, or a lane of several paths.
 type submitter interface{ SubmitOne(r *host.Request) }
 
-// benchQueue submits the operations of a job as commands of one I/O queue or lane.
+// benchQueue submits the operations of a job as commands on one I/O queue or lane.
 type benchQueue struct {
 	memory
 	q     submitter
@@ -253,13 +253,13 @@ type benchQueue struct {
 	block int
 }
 
-// benchRequest is the request of an operation, and what its trims name.
+// benchRequest is the request of an operation, with the range list of a trim.
 type benchRequest struct {
 	host.Request
 	ranges [nvme.DSMRangeSize]byte
 }
 
-// Submit starts io with the request that was made for it at first use.
+// Submit starts io with its request, which is made at first use.
 func (q *benchQueue) Submit(io *loadgen.IO) {
 	r, ok := io.Private.(*benchRequest)
 	if !ok {

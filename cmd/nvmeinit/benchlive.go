@@ -12,15 +12,15 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme/multipath"
 )
 
-// live is the line that a run shows of itself on a terminal. A nil one shows nothing.
+// live is the status line of a run on a terminal. A nil live shows nothing.
 type live struct {
 	w     io.Writer
 	name  string
 	shown time.Time
-	paths *multipath.Subsystem // nil: one connection
+	paths *multipath.Subsystem // nil if there is one connection
 }
 
-// liveInterval is how often the line changes.
+// liveInterval is how often the line is updated.
 const liveInterval = 450 * time.Millisecond
 
 func newLive(w io.Writer, wanted bool) *live {
@@ -30,7 +30,7 @@ func newLive(w io.Writer, wanted bool) *live {
 	return &live{w: w}
 }
 
-// begin names what follows.
+// begin sets the name of what follows.
 func (l *live) begin(name string) {
 	if l != nil {
 		l.name = name
@@ -43,7 +43,7 @@ func (l *live) clear() {
 	}
 }
 
-// show writes the line: the figures of the last interval, and the time that is left.
+// show writes the line: the figures of the last interval, and the time left.
 func (l *live) show(p *loadgen.Progress) {
 	if l == nil || time.Since(l.shown) < liveInterval {
 		return
@@ -77,7 +77,7 @@ func liveText(p *loadgen.Progress) string {
 	return strings.Join(parts, "  ")
 }
 
-// shortTime is a latency in nanoseconds, for people: three digits and a unit.
+// shortTime formats a latency in nanoseconds for people: three digits and a unit.
 func shortTime(ns int64) string {
 	d := float64(ns)
 	for _, u := range []struct {

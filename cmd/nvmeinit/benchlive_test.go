@@ -12,15 +12,15 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/loadgen"
 )
 
-// TestLiveNarrow: the line of a run is written anew in its place on a terminal that is narrower, too. Each time that it
-// was, such a terminal showed one line more.
+// TestLiveNarrow: the line of a run is rewritten in place even on a terminal that is narrower than the line. Such a
+// terminal used to show a new line for each update.
 func TestLiveNarrow(t *testing.T) {
 	master, tty := pseudoTerminal(t)
 	shows := bufio.NewReader(master)
 	name := strings.Repeat("long", 20)
 	p := &loadgen.Progress{Elapsed: 3 * time.Second, Left: time.Second}
 	whole := name + ": " + liveText(p)
-	for _, width := range []int{0, 1, 2, 40, 400} { // 0: it doesn't say
+	for _, width := range []int{0, 1, 2, 40, 400} { // 0: unknown
 		if err := unix.IoctlSetWinsize(int(tty.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 25, Col: uint16(width)}); err != nil {
 			t.Fatal(err)
 		}
@@ -47,7 +47,8 @@ func TestLiveNarrow(t *testing.T) {
 	}
 }
 
-// TestProgressNarrow: the line of a copy doesn't reach the end of a terminal, whose next line it would take each time.
+// TestProgressNarrow: the line of a copy doesn't reach the last column of a terminal, which would start a new line
+// at each update.
 func TestProgressNarrow(t *testing.T) {
 	const width = 30
 	master, tty := pseudoTerminal(t)
@@ -83,7 +84,7 @@ func TestProgressNarrow(t *testing.T) {
 	}
 }
 
-// TestProgressOfNothing: a copy that is over before its line is shown ends.
+// TestProgressOfNothing: a copy that is over before its line is shown also ends.
 func TestProgressOfNothing(t *testing.T) {
 	tty := terminal(t)
 	stopped := make(chan struct{})
@@ -98,7 +99,7 @@ func TestProgressOfNothing(t *testing.T) {
 	}
 }
 
-// TestDumbTerminal: a terminal that can't write a line anew isn't sent what has others do so.
+// TestDumbTerminal: a terminal that can't rewrite a line isn't sent escape sequences for that.
 func TestDumbTerminal(t *testing.T) {
 	tty := terminal(t)
 	for term, live := range map[string]bool{"dumb": false, "xterm": true} {

@@ -9,8 +9,8 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/loadgen"
 )
 
-// createLogs creates the logs of jobs, or empties those of an earlier run, as fio does: what can't be written in the end
-// should fail at once.
+// createLogs creates the logs of jobs, or empties those of an earlier run, as fio does: if they can't be written at
+// the end, that should be an error at once.
 func createLogs(jobs []*fio.Job) error {
 	for _, j := range jobs {
 		for clone := range j.NumJobs {
@@ -43,7 +43,7 @@ func writeLogs(jobs []*fio.Job, res *loadgen.Result) error {
 	return errors.Join(errs...)
 }
 
-// writeLog adds to a log, which several jobs may share.
+// writeLog appends to a log, which several jobs may share.
 func writeLog(l fio.Log, r *loadgen.JobResult) error {
 	f, err := os.OpenFile(l.Path, os.O_WRONLY|os.O_APPEND, 0)
 	if err == nil {

@@ -17,16 +17,17 @@ type optionFlag struct {
 	text   string
 }
 
-// jobName is the option with which fio begins another job on its command line. Taken once more for the only job there
-// is, it would have the options of all jobs be those of one.
+// jobName is the option with which fio begins another job on its command line. If it were accepted again for the
+// only job, the options of several jobs would become those of one.
 const jobName = "name"
 
 var errSeveralJobs = errors.New("there is a name already, and the command line has one job; write several into a job file")
 
-// errEmpty: of an option that a job file may have without a value, which on the command line is a flag without one.
+// errEmpty is for an option that may have no value in a job file; on the command line that is a flag without a
+// value.
 var errEmpty = errors.New("it is empty; give it a value, or leave the flag out")
 
-// addOption defines the flag, and hidden ones for its other names.
+// addOption defines the flag, and hidden ones for its aliases.
 func addOption(fl *pflag.FlagSet, o *fio.Option, j *fio.Job) {
 	for i, name := range append([]string{o.Name}, o.Aliases...) {
 		f := fl.VarPF(&optionFlag{j, o, o.Default}, name, "", o.Usage)
@@ -40,7 +41,8 @@ func addOption(fl *pflag.FlagSet, o *fio.Option, j *fio.Job) {
 	}
 }
 
-// addIdle defines hidden flags for the options of fio's that change nothing here, which job files and scripts have all the same.
+// addIdle defines hidden flags for those of fio's options that change nothing here but occur in job files and
+// scripts.
 func addIdle(fl *pflag.FlagSet, taken *fio.Idles) {
 	names, alone := fio.IdleNames()
 	for _, name := range names {
@@ -52,7 +54,7 @@ func addIdle(fl *pflag.FlagSet, taken *fio.Idles) {
 	}
 }
 
-// idleFlag is one of them.
+// idleFlag is the flag of one such option.
 type idleFlag struct {
 	taken *fio.Idles
 	name  string
@@ -61,7 +63,7 @@ type idleFlag struct {
 func (f *idleFlag) String() string { return "" }
 func (f *idleFlag) Type() string   { return "value" }
 
-// Set takes the option, unless it would change something.
+// Set records the option, unless it would change something.
 func (f *idleFlag) Set(v string) error {
 	if v == "" {
 		return errEmpty
@@ -82,7 +84,7 @@ func (f *optionFlag) Type() string {
 	return f.option.Type
 }
 
-// Set gives the option to the job.
+// Set sets the option on the job.
 func (f *optionFlag) Set(v string) error {
 	if _, again := f.job.Given()[jobName]; again && f.option.Name == jobName {
 		return errSeveralJobs

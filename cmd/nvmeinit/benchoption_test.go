@@ -7,10 +7,10 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/cli"
 )
 
-// TestIdleFlags: the command line takes the options without effect that a job file takes, says the same of them, and refuses
-// the same.
+// TestIdleFlags: the command line accepts the same options without effect as a job file, reports them in the same
+// way, and rejects the same ones.
 func TestIdleFlags(t *testing.T) {
-	const goesOn = "nvmeinit: -t: no transport given: want rdma or tcp\n" // all of the command line has been read then
+	const goesOn = "nvmeinit: -t: no transport given: want rdma or tcp\n" // printed once the whole command line has been read
 	for options, want := range map[string]string{
 		"--direct=1 --ioengine=libaio --rw read":     "without effect here: direct, ioengine\n" + goesOn,
 		"--ioengine libaio --thread --iodepth 4":     "without effect here: ioengine, thread\n" + goesOn,

@@ -15,14 +15,14 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/version"
 )
 
-// pageFile is the file of --report. A nil one, where the flag isn't given, is none.
+// pageFile is the file of --report; nil if the flag isn't given.
 type pageFile struct {
 	f    *os.File
 	path string
 }
 
-// createPage creates the file before anything is measured: what can't be written in the end
-// should fail at once.
+// createPage creates the file before anything is measured: if it can't be written at the end, that should be an
+// error at once.
 func createPage(path string) (*pageFile, error) {
 	if path == "" {
 		return nil, nil
@@ -49,7 +49,7 @@ func (p *pageFile) write(page *report.Page) error {
 	return nil
 }
 
-// close closes the file after work that ended with err, and removes it where that failed.
+// close closes the file after work that ended with err, and removes it if the work failed.
 func (p *pageFile) close(err error) error {
 	if p == nil {
 		return err
@@ -63,7 +63,7 @@ func (p *pageFile) close(err error) error {
 	return err
 }
 
-// page is what is shown of a campaign.
+// page returns the content of the page for a campaign.
 func (k *campaign) page(works []*report.Work) *report.Page {
 	p := &report.Page{
 		Title:   strings.Join(k.names, " and ") + ": " + works[0].Name,
@@ -96,7 +96,7 @@ func (k *campaign) page(works []*report.Work) *report.Page {
 	return p
 }
 
-// commandLine is what the user typed, nearly.
+// commandLine returns approximately what the user typed.
 func commandLine() string {
 	words := append([]string{"nvmeinit"}, os.Args[1:]...)
 	for i, w := range words {
@@ -107,8 +107,8 @@ func commandLine() string {
 	return strings.Join(words, " ")
 }
 
-// processorName is the model of the first processor, with a comma in front; empty where the
-// kernel doesn't tell.
+// processorName returns the model of the first processor, preceded by a comma, or "" if the kernel doesn't report
+// it.
 func processorName() string {
 	b, err := os.ReadFile("/proc/cpuinfo")
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme/host"
 )
 
-// shape asks for the queues that the jobs can use: one each, and as deep as those that share one
-// together, unless the user said otherwise. One entry of a queue always stays free.
+// shape requests the queues that the jobs can use: one for each job, and with room for the depths of all jobs that
+// share it, unless the user said otherwise. One entry of a queue always stays free.
 func (f *benchFlags) shape(cfg *host.Config) {
 	if f.conn.queues == 0 {
 		cfg.Queues = (f.mostJobs() + f.controllers - 1) / f.controllers
@@ -23,7 +23,7 @@ func (f *benchFlags) shape(cfg *host.Config) {
 	cfg.QueueSize = min(max(cfg.QueueSize, f.fullest(queues)+1), maxQueueSize)
 }
 
-// mostJobs is how many jobs run at once.
+// mostJobs returns how many jobs run at once.
 func (f *benchFlags) mostJobs() int {
 	most := 1
 	for _, jobs := range fio.Phases(f.jobs) {
@@ -36,8 +36,8 @@ func (f *benchFlags) mostJobs() int {
 	return most
 }
 
-// fullest is how many operations are to be under way at once on the queue that has most, of
-// controllers with so many queues.
+// fullest returns the largest number of operations to be outstanding at once on one queue, given the number of
+// queues of each controller.
 func (f *benchFlags) fullest(queues []int) int {
 	most := 0
 	for _, jobs := range fio.Phases(f.jobs) {
@@ -57,25 +57,25 @@ func (f *benchFlags) fullest(queues []int) int {
 	return most
 }
 
-// jobQueue is a queue: which controller's, and which of that.
+// jobQueue identifies a queue: the index of its controller, and its index there.
 type jobQueue struct{ controller, queue int }
 
-// queueOf is the queue of job i, where controllers have so many: of the next controller each time, and then of its next
-// queue. Jobs share them where there are fewer.
+// queueOf returns the queue of job i, given the number of queues of each controller: each job takes the next
+// controller and, once all had their turn, its next queue. Jobs share queues if there are too few.
 func queueOf(i int, queues []int) jobQueue {
 	n := len(queues)
 	return jobQueue{i % n, i / n % queues[i%n]}
 }
 
-// crowded says what becomes of the depth that the jobs ask for, where the queues that there are take less; empty where
-// they take it.
+// crowded explains what happens if the queues have less room than the depth that the jobs ask for; it returns "" if
+// there is enough.
 func (f *benchFlags) crowded(d *benchDevice) string {
 	controllers := d.controllers()
 	var queues []int
 	room := 0
 	for _, c := range controllers {
 		if len(c.Queues()) == 0 {
-			return "" // a path that was lost
+			return "" // a lost path
 		}
 		queues = append(queues, len(c.Queues()))
 		room += c.Queues()[0].Depth()
@@ -84,9 +84,9 @@ func (f *benchFlags) crowded(d *benchDevice) string {
 	case len(queues) == 0:
 		return ""
 	case d.multi != nil:
-		queues = queues[:1] // every job may take all of the paths, and all of their room
+		queues = queues[:1] // every job may use all paths, and all of their room
 	default:
-		room /= len(controllers) // which are alike
+		room /= len(controllers) // all of them are alike
 	}
 	most := f.fullest(queues)
 	if most <= room {
@@ -96,7 +96,7 @@ func (f *benchFlags) crowded(d *benchDevice) string {
 		most, room, f.roomier(controllers[0], queues))
 }
 
-// roomier says how to have queues take what they are to.
+// roomier says how to get queues with enough room.
 func (f *benchFlags) roomier(c *host.Controller, queues []int) string {
 	size := c.Queues()[0].Size()
 	switch jobs := f.mostJobs(); {

@@ -7,8 +7,8 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme/host"
 )
 
-// TestQueuesOfJobs: bench asks for queues that take what its jobs have under way, shared or not, and for what the user
-// says where -Q does.
+// TestQueuesOfJobs: bench requests queues with room for the outstanding operations of its jobs, shared or not, and
+// what the user says with -Q.
 func TestQueuesOfJobs(t *testing.T) {
 	for _, c := range []struct {
 		numjobs, iodepth, queues, controllers, given int

@@ -14,7 +14,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/loadgen"
 )
 
-// shownPercentiles are those of the table unless told otherwise.
+// shownPercentiles are the percentiles of the table by default.
 var shownPercentiles = []float64{50, 99, 99.9, 99.99}
 
 // printResult shows the results of jobs for people.
@@ -70,7 +70,7 @@ func printJob(w io.Writer, r *fio.Reported) {
 	}
 }
 
-// soughtText says which depth keeps to the latency that a job was given.
+// soughtText says which depth meets the latency target of a job.
 func soughtText(r *fio.Reported) string {
 	s := r.Spec
 	text := fmt.Sprintf("latency_target %v, for %v%% within %v: ", s.LatencyTarget, cmp.Or(s.LatencyPercentile, 100), s.LatencyWindow)
@@ -87,7 +87,7 @@ func soughtText(r *fio.Reported) string {
 	return text + fmt.Sprintf("kept to at depth %d, but the job ended before greater ones were tried; figures are of all that were", r.SoughtDepth)
 }
 
-// jobTitle is the name of a job, and which clone it is where each is shown.
+// jobTitle returns the name of a job, and which clone it is if clones are shown separately.
 func jobTitle(r *fio.Reported) string {
 	if r.Spec.NumJobs > r.Clones {
 		return fmt.Sprintf("%s (job %d of %d)", r.Spec.Name, r.Clone+1, r.Spec.NumJobs)
@@ -95,7 +95,7 @@ func jobTitle(r *fio.Reported) string {
 	return r.Spec.Name
 }
 
-// blockSizes are those of a spec, as 4.0 KiB.
+// blockSizes returns the block sizes of a spec, such as 4.0 KiB.
 func blockSizes(s *loadgen.Spec) string {
 	var text string
 	for op := range s.BS {
@@ -129,5 +129,5 @@ func splitText(b loadgen.Split) string {
 	return text
 }
 
-// micros is a time of so many nanoseconds.
+// micros formats a number of nanoseconds in microseconds.
 func micros(ns float64) string { return fmt.Sprintf("%.1f µs", ns/1e3) }

@@ -10,8 +10,8 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/loadgen"
 )
 
-// TestJobTable: a job's table has a line of each direction that it had operations of, with what it moved in all, as fio
-// tells it, and one of its flushes.
+// TestJobTable: the table of a job has a line for each direction in which it had operations, with the total that it
+// moved, as in fio, and one for its flushes.
 func TestJobTable(t *testing.T) {
 	job := fio.NewJob("test")
 	if err := job.Set("rw", "write"); err != nil {
@@ -39,7 +39,7 @@ func TestJobTable(t *testing.T) {
 	}
 }
 
-// TestSoughtText: people learn what a latency_target came to.
+// TestSoughtText: the result of a latency_target is shown to people.
 func TestSoughtText(t *testing.T) {
 	job := fio.NewJob("test")
 	for name, value := range map[string]string{"latency_target": "200", "latency_window": "1s", "latency_percentile": "99.9"} {

@@ -12,8 +12,8 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/report"
 )
 
-// printComparison prints one table: every figure of every load at every depth, of each path,
-// and what the last path is exceeded by.
+// printComparison prints one table: every figure of every load at every depth, for each path, and the ratio of each
+// path to the last one.
 func printComparison(w io.Writer, works []*report.Work) {
 	paths := works[0].Paths
 	base := len(paths) - 1
@@ -63,8 +63,8 @@ func printComparison(w io.Writer, works []*report.Work) {
 	}
 }
 
-// behind says of each load and path how many operations were due by a rate and had not begun in the end. Nobody knows
-// how long they would have taken, so the latencies of such a path say less than the truth.
+// behind says for each load and path how many operations were due by a rate and had not begun at the end. How long
+// they would have taken is unknown, so the latencies of such a path are too low.
 func behind(works []*report.Work) []string {
 	var lines []string
 	for _, k := range works {
@@ -96,7 +96,7 @@ type comparedRatio struct {
 	Max    float64 `json:"max"`
 }
 
-// comparison is what printComparison prints, for programs.
+// comparison returns what printComparison prints, for programs.
 func comparison(works []*report.Work) []compared {
 	var all []compared
 	for _, k := range works {

@@ -6,11 +6,11 @@ import (
 	"strings"
 )
 
-// bytesInLine is how many bytes printBytes shows in a line.
+// bytesInLine is how many bytes printBytes shows per line.
 const bytesInLine = 16
 
-// printBytes shows bytes as nvme-cli does: lines of 16 in hexadecimal with their offset, and as text; or raw, as they
-// are.
+// printBytes shows bytes as nvme-cli does: lines of 16 in hexadecimal, with their offset and as text; or raw,
+// unchanged.
 func printBytes(w io.Writer, b []byte, raw bool) error {
 	if raw {
 		_, err := w.Write(b)
@@ -33,7 +33,7 @@ func printBytes(w io.Writer, b []byte, raw bool) error {
 	return err
 }
 
-// legible is the text in bytes, with dots for others.
+// legible returns the printable text in bytes, with dots for other bytes.
 func legible(b []byte) string {
 	text := make([]byte, len(b))
 	for i, c := range b {

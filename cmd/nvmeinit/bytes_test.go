@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestPrintBytes: bytes are shown as nvme-cli shows them, or as they are.
+// TestPrintBytes: bytes are shown as nvme-cli shows them, or unchanged.
 func TestPrintBytes(t *testing.T) {
 	in := []byte("NVMe\x00 over \x7fFabrics\n")
 	var b bytes.Buffer

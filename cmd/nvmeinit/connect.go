@@ -86,11 +86,11 @@ type foundNamespace struct {
 	UUID  string `json:"uuid,omitempty"`
 }
 
-// showConnection says, besides, why namespaces that are there can't be used.
+// showConnection shows the connection, and also returns why existing namespaces can't be used.
 func showConnection(c *cobra.Command, f *connFlags, s *session) (unusable, err error) {
 	all, unusable := s.Namespaces(c.Context())
 	switch {
-	case errors.Is(unusable, host.ErrUnsupported): // by a discovery controller, to which one can connect as well
+	case errors.Is(unusable, host.ErrUnsupported): // from a discovery controller, which can also be connected to
 		unusable = nil
 	case all == nil:
 		return nil, unusable
@@ -134,7 +134,7 @@ func printFound(w io.Writer, v *found) {
 // roundTrips is how many commands roundTrip sends, one at a time.
 const roundTrips = 21
 
-// roundTrip is the median time of a command that moves no data and touches no volume.
+// roundTrip returns the median time of a command that moves no data and touches no volume.
 func roundTrip(ctx context.Context, s *session) (time.Duration, error) {
 	var took []time.Duration
 	for range roundTrips {
@@ -148,8 +148,8 @@ func roundTrip(ctx context.Context, s *session) (time.Duration, error) {
 	return took[len(took)/2], nil
 }
 
-// hold stays until ctx ends or the controller is lost, and shows figures and notices. Signal HUP has it
-// read the secrets again, and authenticate anew.
+// hold keeps the connection until ctx ends or the controller is lost, and shows figures and notices. On SIGHUP it
+// reads the secrets again, and reauthenticates.
 func (f *connFlags) hold(ctx context.Context, w io.Writer, s *session, n notices) error {
 	hangup := f.secrets.onHangup(ctx)
 	tick := time.NewTicker(time.Second)
@@ -193,7 +193,7 @@ func (f *connFlags) hold(ctx context.Context, w io.Writer, s *session, n notices
 		}
 		rtt, err := roundTrip(ctx, s)
 		if err != nil {
-			continue // Done tells
+			continue // Done reports the loss
 		}
 		fmt.Fprint(w, "\r\033[K", fitted(fmt.Sprintf("  connected for %s, keep alives %d, round trip %.1f µs",
 			time.Since(began).Round(time.Second), s.Counters().KeepAlives.Load(), float64(rtt)/float64(time.Microsecond)), columns(w)))

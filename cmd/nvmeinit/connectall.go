@@ -42,7 +42,7 @@ some are told. It ends when it is interrupted.`,
 	c.Flags().BoolVar(&hold, "hold", false, "stay connected until interrupted")
 	f.addOutput(c)
 	f.paths.add(c, "--hold")
-	for _, flag := range []string{"path", "all-paths"} { // which it refuses, with the reason
+	for _, flag := range []string{"path", "all-paths"} { // it rejects these, with the reason
 		c.Flags().Lookup(flag).Hidden = true
 	}
 	f.add(c, true)
@@ -55,11 +55,11 @@ type everything struct {
 	fabrics *fabrics
 	start   host.Config // the discovery controller that is asked first
 	subs    []*multipath.Subsystem
-	news    map[string]*pathNews // of each of them, by NQN
-	failed  failures             // what couldn't be asked or connected to
-	shown   atomic.Bool          // what there was in the beginning
+	news    map[string]*pathNews // for each of them, by NQN
+	failed  failures             // what couldn't be queried or connected to
+	shown   atomic.Bool          // the initial state has been shown
 
-	follow  func(host.Config) // is told of each discovery controller; nil: none is followed
+	follow  func(host.Config) // is called for each discovery controller; nil: none is followed
 	follows []host.Config
 }
 
@@ -110,11 +110,11 @@ func connectAll(c *cobra.Command, f *connFlags, hold bool) (err error) {
 	return e.hold(ctx, changed)
 }
 
-// holdGap is the least time between two questions to the discovery controllers, however often they notify.
+// holdGap is the minimum time between two queries of the discovery controllers, however many notices they send.
 const holdGap = time.Second
 
-// hold follows what the discovery controllers notify of, and tries again what couldn't be asked or
-// connected to. The user is told when something begins to fail, and when discovery works again.
+// hold acts on notices of the discovery controllers, and retries what couldn't be queried or connected to. The user
+// is told when something begins to fail, and when discovery works again.
 func (e *everything) hold(ctx context.Context, changed <-chan struct{}) error {
 	pause := max(e.flags.paths.config().ReconnectDelay, holdGap)
 	first := cli.Endpoint{Transport: e.start.Transport.Type(), Addr: e.start.Remote}.String()
@@ -131,7 +131,7 @@ func (e *everything) hold(ctx context.Context, changed <-chan struct{}) error {
 		}
 		err := e.connect(ctx)
 		if ctx.Err() != nil {
-			continue // which ends it
+			continue // the select above returns
 		}
 		if err != nil {
 			e.failed.keep()
@@ -150,8 +150,8 @@ func (e *everything) hold(ctx context.Context, changed <-chan struct{}) error {
 	}
 }
 
-// connect asks what there is, and connects to what it isn't connected to yet. failed has the services
-// and subsystems that couldn't be reached; the error is that nobody can be asked.
+// connect queries what exists, and connects to what isn't connected yet. failed records the services and subsystems
+// that couldn't be reached; the error means that discovery isn't possible at all.
 func (e *everything) connect(ctx context.Context) error {
 	e.failed.begin()
 	found, err := host.Crawl(ctx, e.start, e.fabrics.reach(ctx))
@@ -186,7 +186,7 @@ func (e *everything) connect(ctx context.Context) error {
 	return nil
 }
 
-// service has a discovery controller followed that isn't yet.
+// service makes sure that a discovery controller is followed.
 func (e *everything) service(cfg *host.Config) {
 	if n := len(e.follows); e.follow != nil {
 		if e.follows = addConfig(e.follows, *cfg); len(e.follows) > n {
@@ -195,8 +195,8 @@ func (e *everything) service(cfg *host.Config) {
 	}
 }
 
-// subsystems connects to some at once, since a path on which nobody answers keeps each waiting, or adds the paths that
-// they have got since.
+// subsystems connects to several subsystems at once, since a path that doesn't answer delays each of them, or adds
+// the paths that they have gained since.
 func (e *everything) subsystems(ctx context.Context, names []string, paths map[string][]host.Config) {
 	subs, errs := make([]*multipath.Subsystem, len(names)), make([]error, len(names))
 	old := make([]*multipath.Subsystem, len(names))
@@ -229,7 +229,8 @@ func (e *everything) subsystems(ctx context.Context, names []string, paths map[s
 	}
 }
 
-// connected is a subsystem that is connected to; nil where none is, or every path was given up.
+// connected returns the connected subsystem of that name, or nil if there is none or all of its paths were given
+// up.
 func (e *everything) connected(nqn string) *multipath.Subsystem {
 	i := slices.IndexFunc(e.subs, func(s *multipath.Subsystem) bool { return s.SubNQN() == nqn })
 	if i < 0 {
@@ -244,7 +245,7 @@ func (e *everything) connected(nqn string) *multipath.Subsystem {
 	return nil
 }
 
-// subsystem connects to one.
+// subsystem connects to one subsystem.
 func (e *everything) subsystem(ctx context.Context, paths []host.Config, news *pathNews) (*multipath.Subsystem, error) {
 	cfg := e.flags.paths.config()
 	cfg.Paths = paths
@@ -259,7 +260,7 @@ func (e *everything) subsystem(ctx context.Context, paths []host.Config, news *p
 	if err != nil {
 		return nil, err
 	}
-	_, err = s.Namespaces(ctx) // so that each path says how it leads there
+	_, err = s.Namespaces(ctx) // makes each path report how it leads to the namespaces
 	return s, err
 }
 
@@ -276,7 +277,7 @@ func (e *everything) close() error {
 	return errors.Join(err, e.fabrics.Close())
 }
 
-// connectedJSON is what JSON has of a subsystem.
+// connectedJSON is a subsystem in JSON.
 type connectedJSON struct {
 	SubNQN     string           `json:"subnqn"`
 	Policy     string           `json:"iopolicy"`
@@ -292,7 +293,7 @@ func (e *everything) show(c *cobra.Command) error {
 		switch {
 		case c.Context().Err() != nil:
 			return c.Context().Err()
-		case err != nil: // it is this one's, and what is connected to is shown
+		case err != nil: // it concerns only this subsystem; the connected ones are still shown
 			e.failed.add(s.SubNQN(), fmt.Errorf("subsystem %s: %w", s.SubNQN(), err))
 		}
 		for _, n := range spaces {

@@ -46,8 +46,8 @@ func serveSubsystems(t *testing.T, names ...string) (*target.Target, *tcp.Listen
 	return tgt, l
 }
 
-// TestConnectedUnusable: a subsystem with a namespace that can't be used here, as one with metadata, doesn't keep
-// connect-all from showing the others, nor itself.
+// TestConnectedUnusable: a subsystem with an unusable namespace, such as one with metadata, doesn't prevent
+// connect-all from showing the others, nor from showing that subsystem.
 func TestConnectedUnusable(t *testing.T) {
 	const nqn = "nqn.2026-11.org.example:"
 	_, l := serveSubsystems(t, nqn+"bad", nqn+"good")
@@ -92,7 +92,7 @@ func TestConnectedUnusable(t *testing.T) {
 	}
 }
 
-// TestConnectedAtOnce: a path on which nobody answers keeps connect-all waiting once, and not once for each subsystem.
+// TestConnectedAtOnce: a path that doesn't answer delays connect-all once, and not once for each subsystem.
 func TestConnectedAtOnce(t *testing.T) {
 	const subsystems, patience = 10, 2 * time.Second
 	var names []string
@@ -100,7 +100,7 @@ func TestConnectedAtOnce(t *testing.T) {
 		names = append(names, fmt.Sprint("nqn.2026-11.org.example:s", i))
 	}
 	tgt, l := serveSubsystems(t, names...)
-	silent, err := net.Listen("tcp", "127.0.0.1:0") // the system takes connections, and nobody answers
+	silent, err := net.Listen("tcp", "127.0.0.1:0") // the system accepts connections, but nobody answers
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme/host"
 )
 
-// connFlags say which controller is meant and how to reach it, with nvme-cli's names.
+// connFlags says which controller to connect to and how to reach it, with nvme-cli's names.
 type connFlags struct {
 	transport, traddr, trsvcid string
 	hostTraddr                 string
@@ -30,13 +30,13 @@ type connFlags struct {
 	paths                      pathFlags
 	secrets                    secretFlags
 
-	capture *softrnic.Capture // that is open already
-	name    string            // of this host, once it is known
+	capture *softrnic.Capture // if already open
+	name    string            // of this host, once known
 	stderr  io.Writer         // of the command
 }
 
-// add defines the flags on c, after its own. Commands that speak to a discovery controller
-// need no -n, -i, -Q and -k.
+// add defines the flags on c, after its own. Commands that talk to a discovery controller don't need -n, -i, -Q and
+// -k.
 func (f *connFlags) add(c *cobra.Command, subsystem bool) {
 	f.stderr = c.ErrOrStderr()
 	fl := cli.NewFlags()
@@ -65,7 +65,7 @@ func (f *connFlags) add(c *cobra.Command, subsystem bool) {
 	cli.AddFlags(c, "Connection", fl)
 }
 
-// addOutput defines -o, for commands that have something to print.
+// addOutput defines -o, for commands that print something.
 func (f *connFlags) addOutput(c *cobra.Command) {
 	cli.OutputFlag(c.Flags(), &f.output)
 }
@@ -107,7 +107,7 @@ func (f *connFlags) validate() error {
 	return nil
 }
 
-// config is the host core's configuration for the flags on an open fabric.
+// config returns the host core's configuration for the flags on an open fabric.
 func (f *connFlags) config(ctx context.Context, fab *fabric) (host.Config, error) {
 	nqn, id, err := f.identity()
 	if err != nil {
@@ -132,9 +132,8 @@ type session struct {
 	fabric *fabric
 }
 
-// connect opens the fabric and connects to the subsystem of the flags; without -n to the only
-// one that the target's discovery controller names. change, if not nil, alters the
-// configuration first.
+// connect opens the fabric and connects to the subsystem that the flags name, or without -n to the only one that
+// the target's discovery controller lists. change, if not nil, alters the configuration first.
 func (f *connFlags) connect(ctx context.Context, change func(*host.Config)) (*session, error) {
 	if err := f.validate(); err != nil {
 		return nil, err
@@ -176,7 +175,7 @@ func (f *connFlags) connectOn(ctx context.Context, fab *fabric, change func(*hos
 	return &session{c, fab}, nil
 }
 
-// onlySubsystem asks the target's discovery controller which subsystem it has.
+// onlySubsystem asks the target's discovery controller for its only subsystem.
 func (f *connFlags) onlySubsystem(ctx context.Context, cfg host.Config) (string, error) {
 	log, err := host.Discover(ctx, cfg)
 	if err != nil {

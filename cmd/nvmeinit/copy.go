@@ -17,11 +17,10 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme/host"
 )
 
-// copyChunk is how much is read or written at a time; the host core keeps several commands of
-// it under way.
+// copyChunk is how much is read or written at a time; the host core keeps several commands of it outstanding.
 const copyChunk = 8 << 20
 
-// copyFlags say what range moves where.
+// copyFlags says which range to move, and where to.
 type copyFlags struct {
 	conn   connFlags
 	nsid   uint32
@@ -47,7 +46,7 @@ func (f *copyFlags) add(c *cobra.Command, fileFlag, fileHelp, verifyHelp string)
 
 const lengthFlag = "length"
 
-// checkLength refuses a length of 0 that was given: as no length it would mean all there is.
+// checkLength rejects an explicit length of 0: it would mean the whole namespace, as if no length was given.
 func (f *copyFlags) checkLength(c *cobra.Command) error {
 	if f.length == 0 && c.Flags().Changed(lengthFlag) {
 		return cli.Usage("--%s 0: want at least one block; leave it out to move all there is", lengthFlag)
@@ -102,7 +101,7 @@ type copier struct {
 	bar    *progressBar
 }
 
-// inside refuses a range that isn't of whole blocks inside the namespace.
+// inside rejects a range that isn't of whole blocks inside the namespace.
 func (f *copyFlags) inside(ns *host.Namespace) error {
 	block := int64(ns.BlockSize())
 	switch off, n := int64(f.offset), int64(f.length); {
@@ -143,7 +142,7 @@ func readCommand(c *cobra.Command, f *copyFlags) error {
 		return err
 	}
 	if err := mayCreate(f.file); err != nil {
-		return err // before anybody is asked for data
+		return err // before data is requested from anybody
 	}
 	return withCopier(c, f, func(cp *copier) error {
 		if cp.offset == cp.ns.Size() {
@@ -249,7 +248,7 @@ func writeCommand(c *cobra.Command, f *copyFlags) error {
 	})
 }
 
-// fits checks a file against the room there is, before anything is written.
+// fits checks a file against the available room before anything is written.
 func fits(path string, size, room int64, block int) error {
 	switch {
 	case size%int64(block) != 0:
@@ -262,8 +261,8 @@ func fits(path string, size, room int64, block int) error {
 	return nil
 }
 
-// write copies in to the namespace until its end, or until limit where exactly that much is
-// wanted, and returns how much it was and its SHA-256.
+// write copies in to the namespace until its end, or until limit if exactly that much is requested, and returns how
+// much it was and its SHA-256.
 func (cp *copier) write(ctx context.Context, in io.Reader, limit int64, exact bool) (int64, []byte, error) {
 	h := sha256.New()
 	done := int64(0)

@@ -11,14 +11,14 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/cli"
 )
 
-// terminal opens one.
+// terminal opens a pseudo-terminal.
 func terminal(t *testing.T) *os.File {
 	t.Helper()
 	_, f := pseudoTerminal(t)
 	return f
 }
 
-// pseudoTerminal is a terminal, and what is behind it, which reads what it shows.
+// pseudoTerminal returns a terminal and its master side, which reads what the terminal shows.
 func pseudoTerminal(t *testing.T) (master, terminal *os.File) {
 	t.Helper()
 	t.Setenv("TERM", "xterm")
@@ -42,8 +42,8 @@ func pseudoTerminal(t *testing.T) (master, terminal *os.File) {
 	return master, f
 }
 
-// TestReadToTerminal: who forgets --output gets no data on the terminal, unless that is what --output says; to a pipe they
-// go without.
+// TestReadToTerminal: if --output is forgotten, no data goes to the terminal, unless --output says so; a pipe gets
+// the data without it.
 func TestReadToTerminal(t *testing.T) {
 	pipe, err := os.Open(os.DevNull)
 	if err != nil {
@@ -58,7 +58,7 @@ func TestReadToTerminal(t *testing.T) {
 	}{{tty, "", true}, {tty, "--output -", false}, {pipe, "", false}} {
 		root := newRoot()
 		root.SetOut(c.out)
-		root.SetArgs(strings.Fields("read -t tcp -a nowhere:x " + c.flags)) // an address that ends it in any case
+		root.SetArgs(strings.Fields("read -t tcp -a nowhere:x " + c.flags)) // an address that makes it fail in any case
 		var stderr strings.Builder
 		if code := cli.Execute(t.Context(), root, &stderr); code == cli.ExitOK || strings.Contains(stderr.String(), "is a terminal") != c.refused {
 			t.Errorf("%s %s: code %d, %s", c.out.Name(), c.flags, code, stderr.String())

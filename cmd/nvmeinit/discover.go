@@ -45,7 +45,7 @@ func discover(c *cobra.Command, f *connFlags) (err error) {
 	if err != nil {
 		return err
 	}
-	cfg.KATO = 0 // none, as is usual for a look at the log
+	cfg.KATO = 0 // none, as is usual for just reading the log
 	log, err := host.Discover(c.Context(), cfg)
 	if err != nil {
 		return f.explain(err)
@@ -57,7 +57,7 @@ func discover(c *cobra.Command, f *connFlags) (err error) {
 	return nil
 }
 
-// closing closes x and keeps its error where there is no other.
+// closing closes x and keeps its error if there is no other.
 func closing(x io.Closer, err *error) {
 	if cerr := x.Close(); *err == nil {
 		*err = cerr
@@ -77,7 +77,7 @@ func printDiscovery(w io.Writer, log *host.DiscoveryLog) {
 	t.Render()
 }
 
-// discoveryJSON is the log with the names and texts of nvme discover -o json.
+// discoveryJSON returns the log with the names and texts of nvme discover -o json.
 func discoveryJSON(log *host.DiscoveryLog) any {
 	records := []object{}
 	for i := range log.Entries {
@@ -101,7 +101,7 @@ func discoveryJSON(log *host.DiscoveryLog) any {
 	return map[string]any{"genctr": log.Generation, "records": records}
 }
 
-// Names that nvme-cli has for the values of TSAS of RDMA.
+// nvme-cli's names for the values of TSAS of RDMA.
 var (
 	rdmaProviders = [...]string{
 		nvme.RDMAProviderNone: "not specified", nvme.RDMAProviderIB: "infiniband", nvme.RDMAProviderRoCE: "roce",

@@ -6,13 +6,14 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
-// stamp shows a Timestamp, as the feature and the Persistent Event log have it: milliseconds since 1970 in bits 47:0.
+// stamp formats a timestamp as in the Timestamp feature and the Persistent Event log: milliseconds since 1970 in
+// bits 47:0.
 func stamp(v uint64) string {
 	t := nvme.Timestamp{Millis: v & (1<<48 - 1)}
 	return t.Time().UTC().Format("2006-01-02T15:04:05.000Z")
 }
 
-// eventDetail is what an event says by its type: in words, and in JSON by nvme-cli's names.
+// eventDetail returns what is specific to the type of an event: in words, and in JSON with nvme-cli's names.
 func eventDetail(e *nvme.PersistentEvent) object {
 	detail := func(format string, a ...any) field { return field{"detail", fmt.Sprintf(format, a...), nil} }
 	event, err := e.Decode()

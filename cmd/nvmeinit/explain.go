@@ -18,8 +18,8 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme/host"
 )
 
-// explain says in terms of the command line why a connection could not be made, and what to
-// do. Other errors stay as they are.
+// explain says in terms of the command line why a connection could not be made, and what to do. Other errors are
+// returned unchanged.
 func (f *connFlags) explain(err error) error {
 	var e *host.ConnectError
 	if !errors.As(err, &e) {
@@ -55,7 +55,7 @@ func (f *connFlags) reason(e *host.ConnectError) string {
 	}
 	if errors.Is(e, tcp.ErrHandshake) {
 		remedy := "check -a and -s"
-		if errors.Is(e, tcp.ErrPeerClosed) || errors.Is(e, unix.ECONNRESET) { // by what it hadn't read yet
+		if errors.Is(e, tcp.ErrPeerClosed) || errors.Is(e, unix.ECONNRESET) { // because of data that it hadn't read yet
 			remedy += ", or try again if it stops, is drained or has too many connections"
 		}
 		return fmt.Sprintf("it doesn't answer as an NVMe/TCP target does: %s; %s", offence(e), remedy)
@@ -69,13 +69,13 @@ func (f *connFlags) reason(e *host.ConnectError) string {
 	case errors.As(e, &tcpErr):
 		stage, cause = tcpErr.Stage, tcpErr.Err
 	}
-	if e.Stage == "authentication" { // Linux's target may disconnect before its AUTH_Failure1 is out
+	if e.Stage == "authentication" { // Linux's target may disconnect before its AUTH_Failure1 is sent
 		return fmt.Sprintf("authentication: %s; if that happens again, check the secrets", strings.TrimPrefix(cause.Error(), "nvme: "))
 	}
 	return fmt.Sprintf("%s: %s", stage, strings.TrimPrefix(cause.Error(), "nvme: "))
 }
 
-// refusal says why the target refused a command of the set-up.
+// refusal says why the target refused a command during set-up.
 func (f *connFlags) refusal(e *host.ConnectError, status *nvme.StatusError) string {
 	at := nvme.ConnectInvalid(status.Result)
 	switch code := status.Status.Code(); {
@@ -89,7 +89,7 @@ func (f *connFlags) refusal(e *host.ConnectError, status *nvme.StatusError) stri
 	return strings.TrimPrefix(status.Error(), "nvme: ")
 }
 
-// silence says what to check where nobody answers.
+// silence says what to check if nobody answers.
 func (f *connFlags) silence(e *host.ConnectError) string {
 	port := fmt.Sprintf("TCP port %d", e.Peer.Port())
 	if e.Transport == nvme.TransportRDMA {
@@ -102,7 +102,7 @@ func (f *connFlags) silence(e *host.ConnectError) string {
 	return fmt.Sprintf("no answer%s; check that a target runs there, and that %s gets through to it", within, port)
 }
 
-// offence is how a peer ended the exchange of ICReq and ICResp.
+// offence describes how a peer broke off the exchange of ICReq and ICResp.
 func offence(err error) string {
 	var protocol *tcp.ProtocolError
 	var terminated *tcp.TerminatedError
@@ -120,16 +120,16 @@ func offence(err error) string {
 	return err.Error()
 }
 
-// timedOut reports whether err comes from waiting in vain.
+// timedOut reports whether err is due to a timeout.
 func timedOut(err error) bool {
 	var t interface{ Timeout() bool }
 	return errors.Is(err, context.DeadlineExceeded) || errors.As(err, &t) && t.Timeout()
 }
 
-// manyNamespaces are too many to name in one line.
+// manyNamespaces is a number too large to list on one line.
 const manyNamespaces = 16
 
-// noNamespace says that the subsystem hasn't the namespace asked for, and which it has.
+// noNamespace says that the subsystem doesn't have the requested namespace, and which ones it has.
 func noNamespace(ctx context.Context, s *host.Controller, nsid uint32, err error) error {
 	ids, listErr := s.ActiveNamespaces(ctx)
 	if listErr != nil {

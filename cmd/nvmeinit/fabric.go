@@ -15,7 +15,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme/host"
 )
 
-// fabric is an open transport and what it stands on.
+// fabric is an open transport with its resources.
 type fabric struct {
 	host.Transport
 	remote  netip.AddrPort
@@ -27,8 +27,7 @@ type fabric struct {
 	lent    bool // the capture is another fabric's
 }
 
-// openFabric opens the transport that the flags name. Every connection on it must be closed
-// before it is.
+// openFabric opens the transport that the flags name. All connections on it must be closed before the fabric is.
 func openFabric(f *connFlags) (*fabric, error) {
 	t, err := cli.ParseTransport(f.transport)
 	if err != nil {
@@ -56,7 +55,7 @@ func openFabric(f *connFlags) (*fabric, error) {
 	return fab, nil
 }
 
-// addresses are those of -a, -s and -w; without the latter, local is the zero address.
+// addresses returns the addresses of -a, -s and -w; without -w, local is the zero address.
 func (f *connFlags) addresses() (remote netip.AddrPort, local netip.Addr, err error) {
 	addr, err := cli.ParseHost(f.traddr)
 	if err != nil {
@@ -85,7 +84,7 @@ func (f *connFlags) addresses() (remote netip.AddrPort, local netip.Addr, err er
 	return remote, local, nil
 }
 
-// lookFor is BusyPoll of either transport.
+// lookFor returns BusyPoll for either transport.
 func (f *connFlags) lookFor() time.Duration {
 	if f.packets.BusyPoll == 0 {
 		return busypoll.Off
@@ -128,7 +127,8 @@ func (fab *fabric) openRDMA(f *connFlags) error {
 	return err
 }
 
-// ready opens the RNIC that leads to the remote address, where there is none yet, and says at once why that can't be.
+// ready opens the RNIC that leads to the remote address, unless it is open, to report at once if that isn't
+// possible.
 func (fab *fabric) ready() error {
 	if fab.rnics == nil {
 		return nil
@@ -140,7 +140,7 @@ func (fab *fabric) ready() error {
 	return err
 }
 
-// Close frees the transport. It may be called on one that was opened in part.
+// Close frees the transport. It may be called on a partly opened fabric.
 func (fab *fabric) Close() error {
 	var errs []error
 	if fab.rdma != nil {

@@ -7,19 +7,19 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme/host"
 )
 
-// failures are those of one attempt after another, by what failed, so that each is told once for as
-// long as it lasts.
+// failures tracks the failures of successive attempts, by what failed, so that each is reported once for as long as
+// it lasts.
 type failures struct {
 	before, now map[string]bool
-	fresh       []error // that didn't fail before
+	fresh       []error // those that didn't fail before
 }
 
-// begin begins an attempt.
+// begin starts an attempt.
 func (f *failures) begin() {
 	f.before, f.now, f.fresh = f.now, map[string]bool{}, nil
 }
 
-// add notes that what failed in this attempt, and why, as the user is told it.
+// add records that what failed in this attempt, and why, in the words for the user.
 func (f *failures) add(what string, why error) {
 	if !f.now[what] && !f.before[what] {
 		f.fresh = append(f.fresh, why)
@@ -27,24 +27,24 @@ func (f *failures) add(what string, why error) {
 	f.now[what] = true
 }
 
-// keep says that this attempt couldn't find out about what failed before.
+// keep says that this attempt couldn't determine whether earlier failures persist.
 func (f *failures) keep() {
 	for what := range f.before {
 		f.now[what] = true
 	}
 }
 
-// over reports whether what failed before doesn't any more.
+// over reports whether what failed before no longer does.
 func (f *failures) over(what string) bool { return f.before[what] && !f.now[what] }
 
 // any reports whether anything failed.
 func (f *failures) any() bool { return len(f.now) > 0 }
 
-// err is what is to be told of this attempt.
+// err returns what to report about this attempt.
 func (f *failures) err() error { return errors.Join(f.fresh...) }
 
-// serviceOf names the discovery service that an error is about. The text of an error may differ from
-// attempt to attempt: by the port that it was tried from, for one.
+// serviceOf names the discovery service that an error is about. The text of an error may differ between attempts,
+// for example in the local port.
 func serviceOf(err error) string {
 	var c *host.ConnectError
 	if errors.As(err, &c) {

@@ -14,7 +14,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
-// featureFlags say which feature, and which value of it.
+// featureFlags says which feature, and which value of it.
 type featureFlags struct {
 	id    uint8
 	nsid  uint32
@@ -23,7 +23,7 @@ type featureFlags struct {
 	value uint32
 }
 
-// selects are what nvme-cli calls the values that there are of a feature, by SEL.
+// selects are nvme-cli's names for the values of a feature, by SEL.
 var selects = []string{"Current", "Default", "Saved", "Supported capabilities"}
 
 func newGetFeature() *cobra.Command {
@@ -164,7 +164,7 @@ func (s *session) allFeatures(c *cobra.Command, f *connFlags, ff *featureFlags) 
 	return v.print(c.OutOrStdout(), f.output)
 }
 
-// capabilities says what can be done with a feature.
+// capabilities lists what can be done with a feature.
 func capabilities(v uint32) string {
 	var can []string
 	for _, x := range []struct {
@@ -181,7 +181,7 @@ func capabilities(v uint32) string {
 	return strings.Join(can, ", ")
 }
 
-// featureMeaning says what the value of a feature means, for those that people look at; of others nothing.
+// featureMeaning explains the value of the features that people look at; it returns "" for others.
 func featureMeaning(id nvme.FID, v uint32, data []byte) string {
 	switch id {
 	case nvme.FeatNumberOfQueues:

@@ -12,8 +12,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/cli"
 )
 
-// mayCreate refuses an output file that exists. A pipe or device that exists is what the user
-// means.
+// mayCreate rejects an output file that exists. An existing pipe or device is assumed to be intended.
 func mayCreate(path string) error {
 	if info, err := os.Stat(path); path != "-" && err == nil && info.Mode().IsRegular() {
 		return cli.CreateError("--output", path, fs.ErrExist)
@@ -26,10 +25,10 @@ type output struct {
 	ctx    context.Context
 	file   io.Writer
 	name   string
-	remove bool // when the copy fails: a part would pass for the whole
+	remove bool // if the copy fails: a part could be mistaken for the whole
 }
 
-// createOutput opens what read writes; - is standard output.
+// createOutput opens the output of read; - is standard output.
 func createOutput(ctx context.Context, path string, stdout io.Writer) (*output, error) {
 	if path == "-" {
 		return &output{ctx: ctx, file: stdout, name: "standard output"}, nil
@@ -71,13 +70,13 @@ func (o *output) close(err error) error {
 // input is a file to read.
 type input struct {
 	file io.Reader
-	what string // it is for
+	what string // the purpose of the file
 	name string
-	size int64 // -1 where it isn't known beforehand
+	size int64 // -1 if it isn't known in advance
 	ctx  context.Context
 }
 
-// openInput opens a file to read; - is standard input. what is the flag that names it, or what it is.
+// openInput opens a file to read; - is standard input. what is the flag that names it, or its purpose.
 func openInput(ctx context.Context, what, path string, stdin io.Reader) (*input, error) {
 	if path == "-" {
 		return &input{file: stdin, what: what, name: "standard input", size: -1, ctx: ctx}, nil

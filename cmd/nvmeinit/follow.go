@@ -11,18 +11,18 @@ import (
 )
 
 const (
-	// followKATO is the keep alive timeout of persistent discovery controllers, nvme-cli's.
+	// followKATO is the keep alive timeout of persistent discovery controllers, and the same as nvme-cli's.
 	followKATO = 30 * time.Second
 	followGap  = 10 * time.Second // between attempts to connect
 )
 
-// follower stays connected to a discovery controller, and wakes whoever waits on changed when its log
-// may be another.
+// follower stays connected to a discovery controller, and wakes the receiver of changed when its log may have
+// changed.
 type follower struct {
 	cfg     host.Config
 	changed chan<- struct{}
 	tell    func(line string)
-	told    bool // that there are no notices
+	told    bool // the user knows that there are no notices
 }
 
 func (f *follower) run(ctx context.Context) {
@@ -42,7 +42,7 @@ func (f *follower) run(ctx context.Context) {
 	}
 }
 
-// connected lasts as long as one connection.
+// connected handles one connection until it ends.
 func (f *follower) connected(ctx context.Context) {
 	c, err := host.Connect(ctx, f.cfg)
 	if err != nil {
@@ -51,7 +51,7 @@ func (f *follower) connected(ctx context.Context) {
 	if c.Notices()&nvme.AENDiscovery == 0 {
 		f.noNotices()
 	}
-	f.wake() // for what nobody notified of meanwhile
+	f.wake() // for changes that weren't notified in the meantime
 	select {
 	case <-c.NoticesEnded():
 		f.noNotices()
@@ -62,10 +62,10 @@ func (f *follower) connected(ctx context.Context) {
 	case <-c.Done():
 	case <-ctx.Done():
 	}
-	_ = c.Close() // the way out, or lost
+	_ = c.Close() // we are leaving, or it is lost
 }
 
-// noNotices tells, once, that changes aren't followed.
+// noNotices tells the user, once, that changes aren't followed.
 func (f *follower) noNotices() {
 	if f.told {
 		return

@@ -11,9 +11,9 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme/host"
 )
 
-// TestFollowRefused: who holds connections is told once of a discovery controller that gives no notices, since what changes
-// there isn't followed, also where it refuses only the command that it would answer with them; of one that does, nothing is
-// told, and its notices arrive.
+// TestFollowRefused: users that hold connections are told once about a discovery controller that gives no notices,
+// since changes there aren't followed, even if it refuses only the command that it would answer with them; about
+// one that gives notices nothing is said, and they arrive.
 func TestFollowRefused(t *testing.T) {
 	tgt, l := serveSubsystems(t, "nqn.2026-11.org.example:disk")
 	tr, err := tcp.NewTransport(tcp.HostConfig{})
@@ -54,7 +54,7 @@ func TestFollowRefused(t *testing.T) {
 			}
 			f := &follower{changed: changed, tell: tell,
 				cfg: host.Config{Transport: &altering{tr, tc.answer}, Remote: l.Addr(), SubNQN: nvme.DiscoveryNQN}}
-			for i := range 2 { // it is lost once
+			for i := range 2 { // the connection is lost once
 				ctx, cancel := context.WithCancel(t.Context())
 				ended := make(chan struct{})
 				go func() { defer close(ended); f.run(ctx) }()

@@ -11,8 +11,8 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
-// identity is the name and UUID of this host: those of the flags, and what they leave open as
-// it is saved. A name of the UUID form brings its UUID along.
+// identity returns the name and UUID of this host: from the flags, and otherwise as saved. A name of the UUID form
+// includes the UUID.
 func (f *connFlags) identity() (nqn string, id nvme.HostID, err error) {
 	if f.hostID != "" {
 		u, err := uuid.Parse(f.hostID)

@@ -16,7 +16,7 @@ type inspection struct {
 	use, short, long, example string
 
 	nsid   bool // it takes --nsid
-	silent bool // it prints nothing, so that it needs no -o
+	silent bool // it prints nothing, so it needs no -o
 	run    func(c *cobra.Command, f *connFlags, s *session, nsid uint32) error
 }
 
@@ -43,7 +43,7 @@ func (i inspection) command() *cobra.Command {
 	return c
 }
 
-// oneQueue is enough for commands that look at the controller.
+// oneQueue limits a connection to one queue, which is enough for commands that look at the controller.
 func oneQueue(c *host.Config) { c.Queues = 1 }
 
 func newIDCtrl() *cobra.Command {

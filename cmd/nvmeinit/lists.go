@@ -95,7 +95,7 @@ and EUI64, as far as it has them, and its command set.`,
 	}.command()
 }
 
-// descriptorView is the Namespace Identification Descriptor list.
+// descriptorView shows the Namespace Identification Descriptor list.
 func descriptorView(d *nvme.NSDescriptors) *view {
 	const header = 4
 	v := &view{list: "ns-descs", none: "no descriptors"}
@@ -168,7 +168,7 @@ namespace: whether it is shared and ready, its ANA group, what reservations it t
 		nsid:    true,
 		run: func(c *cobra.Command, f *connFlags, s *session, nsid uint32) error {
 			if _, err := s.namespace(c.Context(), nsid); err != nil {
-				return err // it says which there are
+				return err // the error lists the existing ones
 			}
 			var p nvme.IdentifyNamespaceIndependent
 			if err := s.readIdentify(c.Context(), nvme.CNSIndependentNamespace, nsid, &p); err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
-// page is a log page of fixed size, as package nvme has it.
+// page is a log page of fixed size, as defined by package nvme.
 type page interface{ Parse(b []byte) error }
 
 // readLog reads a log page of the controller.
@@ -22,7 +22,7 @@ func (s *session) readLog(ctx context.Context, lid nvme.LID, size int, p page) e
 	return p.Parse(b)
 }
 
-// logCommand is the command that shows a log page.
+// logCommand returns the command that shows a log page.
 func logCommand(use, short, long string, show func(c *cobra.Command, f *connFlags, s *session) error) *cobra.Command {
 	return inspection{
 		use: use, short: short, long: long,
@@ -108,7 +108,7 @@ the last one ended, and how long one takes.`,
 		})
 }
 
-// printOf shows fields which JSON has, as nvme-cli's does, below the name of what they are of.
+// printOf shows fields that nvme-cli's JSON has below the name of what they belong to.
 func printOf(c *cobra.Command, f *connFlags, s *session, fs []field) error {
 	if f.output == cli.JSON {
 		fs = []field{{s.Config().SubNQN, "", object(fs)}}
@@ -170,7 +170,7 @@ program of a target that keeps it: nvmetgt does with --state.`,
 		})
 }
 
-// supportedView is the Supported Log Pages log, in JSON with nvme-cli's names.
+// supportedView shows the Supported Log Pages log, in JSON with nvme-cli's names.
 func supportedView(log *nvme.SupportedLogs) *view {
 	v := &view{list: "supported_logs", none: "no log pages"}
 	for lid, support := range log {
@@ -186,7 +186,7 @@ func supportedView(log *nvme.SupportedLogs) *view {
 	return v
 }
 
-// featureEffectsView is the Feature Identifiers Supported and Effects log, in JSON with nvme-cli's names.
+// featureEffectsView shows the Feature Identifiers Supported and Effects log, in JSON with nvme-cli's names.
 func featureEffectsView(log *nvme.FeatureEffectsLog) *view {
 	v := &view{list: "fid_support", none: "no features"}
 	for fid, e := range log {
@@ -208,7 +208,7 @@ func featureEffectsView(log *nvme.FeatureEffectsLog) *view {
 	return v
 }
 
-// errorView is the Error Information log.
+// errorView shows the Error Information log.
 func errorView(all []nvme.ErrorEntry) *view {
 	v := &view{list: "errors", none: "no errors"}
 	for i := range all {
@@ -225,7 +225,7 @@ func errorView(all []nvme.ErrorEntry) *view {
 	return v
 }
 
-// place is a Parameter Error Location: a byte of the command, and a bit of it.
+// place formats a Parameter Error Location: a byte of the command, and a bit in it.
 func place(location uint16) string {
 	const none = 0xffff
 	if location == none {
@@ -234,7 +234,7 @@ func place(location uint16) string {
 	return fmt.Sprintf("byte %d, bit %d", location&0xff, location>>8&7)
 }
 
-// firmwareFields are those of the Firmware Slot Information log.
+// firmwareFields returns the fields of the Firmware Slot Information log.
 func firmwareFields(log *nvme.FirmwareLog) []field {
 	fs := []field{hexadecimal("Active Firmware Slot (afi)", log.AFI)}
 	for i, rev := range log.FRS {
@@ -245,7 +245,7 @@ func firmwareFields(log *nvme.FirmwareLog) []field {
 	return fs
 }
 
-// sanitizeFields are those of the Sanitize Status log.
+// sanitizeFields returns the fields of the Sanitize Status log.
 func sanitizeFields(log *nvme.SanitizeLog) []field {
 	const unknown = 0xffffffff
 	state := log.SSTAT.State().String()
@@ -274,7 +274,7 @@ func sanitizeFields(log *nvme.SanitizeLog) []field {
 	}
 }
 
-// persistentView is the Persistent Event log.
+// persistentView shows the Persistent Event log.
 func persistentView(h *nvme.PersistentLogHeader, events []nvme.PersistentEvent) *view {
 	v := &view{
 		head: object{

@@ -11,8 +11,8 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/cli"
 )
 
-// lookUp puts the address of the host that -a names in the place of the name. Of several it is the first of the family
-// that -w is of, or else the first of IPv4, which targets listen on unless told otherwise.
+// lookUp replaces the host name of -a by its address. If there are several, it takes the first one in the address
+// family of -w, or else the first IPv4 address, which targets listen on by default.
 func (f *connFlags) lookUp(ctx context.Context) error {
 	if !isName(f.traddr) {
 		return nil
@@ -38,7 +38,7 @@ func (f *connFlags) lookUp(ctx context.Context) error {
 	return nil
 }
 
-// preferred is the first address of IPv4, or else the first.
+// preferred returns the first IPv4 address, or else the first address.
 func preferred(all []netip.Addr) netip.Addr {
 	if i := slices.IndexFunc(all, func(a netip.Addr) bool { return a.Unmap().Is4() }); i >= 0 {
 		return all[i].Unmap()
@@ -46,7 +46,7 @@ func preferred(all []netip.Addr) netip.Addr {
 	return all[0]
 }
 
-// isName tells a host name from what is an IP address, or was meant to be one.
+// isName reports whether host is a host name, and not an IP address or an attempt at one.
 func isName(host string) bool {
 	return strings.ContainsFunc(host, func(r rune) bool { return r != '.' && (r < '0' || r > '9') }) && !strings.Contains(host, ":")
 }

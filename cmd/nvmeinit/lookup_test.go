@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// TestLookUp: names are looked up, addresses and what was meant to be one are left to be judged as such.
+// TestLookUp: names are looked up; addresses, and what was meant to be one, are left to be checked as such.
 func TestLookUp(t *testing.T) {
 	for _, addr := range []string{"", "192.0.2.1", "192.0.2.300", "::1", "fe80::1%eth0", "fe80::g"} {
 		f := &connFlags{traddr: addr, timeout: time.Second}

@@ -18,7 +18,7 @@ func main() { os.Exit(cli.Main(newRoot())) }
 
 // Groups of commands.
 const (
-	pagesGroup        = "pages" // that show a page
+	pagesGroup        = "pages" // commands that show a page
 	namespacesGroup   = "namespaces"
 	reservationsGroup = "reservations"
 )
@@ -68,8 +68,8 @@ Flags are named as nvme-cli and fio name them.`,
 	return cli.Parent(root)
 }
 
-// remedied says what to do about the status by which a target that stops sends commands away, and about that of a log
-// that it hasn't got.
+// remedied says what to do about the status with which a stopping target aborts commands, and about the status for
+// a log that the controller doesn't have.
 func remedied(err error) error {
 	switch {
 	case errors.Is(err, nvme.StatusAbortSQDeleted):
@@ -80,7 +80,7 @@ func remedied(err error) error {
 	return err
 }
 
-// alias has flags known by the other name that nvme-cli gives them.
+// alias accepts flags by the alternative names that nvme-cli has for them.
 func alias(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 	if name == "namespace-id" {
 		name = "nsid"

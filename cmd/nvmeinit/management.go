@@ -15,7 +15,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme/host"
 )
 
-// createFlags describe a namespace.
+// createFlags describes a namespace.
 type createFlags struct {
 	size, blockSize cli.Size
 	blocks, room    uint64
@@ -66,7 +66,7 @@ with "create" in its configuration file, and keeps for a host what it has attach
 	return c
 }
 
-// check refuses what can't be a namespace.
+// check rejects flags that don't describe a valid namespace.
 func (f *createFlags) check(c *cobra.Command) error {
 	switch {
 	case c.Flags().Changed("size") == c.Flags().Changed("nsze"):
@@ -81,7 +81,7 @@ func (f *createFlags) check(c *cobra.Command) error {
 	return nil
 }
 
-// spec is the namespace, in blocks of a format that the controller has.
+// spec returns the namespace's specification, in blocks of a format that the controller has.
 func (f *createFlags) spec(c *cobra.Command, s *session) (*nvme.NamespaceSpec, error) {
 	spec := &nvme.NamespaceSpec{NSZE: f.blocks, NCAP: f.blocks, FLBAS: f.format, NMIC: nvme.NMIC(f.nmic), ANAGRPID: f.group}
 	if f.size != 0 || f.blockSize != 0 {
@@ -104,9 +104,10 @@ func (f *createFlags) spec(c *cobra.Command, s *session) (*nvme.NamespaceSpec, e
 	return spec, nil
 }
 
-// format finds the format of a block size, or what the given one is, among those that namespaces can be created with.
+// format returns the format with the given block size, or the block size of the given format, among those that
+// namespaces can be created with.
 func (s *session) format(ctx context.Context, format uint8, blockSize int64) (uint8, int64, error) {
-	var id nvme.IdentifyNamespace // what namespaces have in common
+	var id nvme.IdentifyNamespace // what all namespaces have in common
 	if err := s.readIdentify(ctx, nvme.CNSNamespace, nvme.NSIDAll, &id); err != nil {
 		return 0, 0, err
 	}
@@ -125,7 +126,7 @@ func (s *session) format(ctx context.Context, format uint8, blockSize int64) (ui
 	return 0, 0, cli.Usage("--block-size %d: want that of a format, %s", blockSize, cli.Or(sizes))
 }
 
-// manages refuses a controller that doesn't let hosts manage namespaces.
+// manages rejects a controller that doesn't let hosts manage namespaces.
 func (s *session) manages() error {
 	if oacs := s.Identify().OACS; oacs&nvme.OACSNSManagement == 0 {
 		return cli.Say(host.ErrUnsupported, "subsystem %s doesn't let hosts manage namespaces (OACS is %#x); with nvmetgt it takes create: in the file",
@@ -178,7 +179,7 @@ func attaching(use, short, long string, do func(context.Context, *session, uint3
 	return c
 }
 
-// managing is a command on a namespace that has to be named.
+// managing returns a command on a namespace that has to be specified.
 func managing(use, short, long, example string, do func(context.Context, *session, uint32) error) *cobra.Command {
 	var nsid uint32
 	c := inspection{

@@ -10,17 +10,17 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme/target"
 )
 
-// figures are what --metrics serves of a device and of its load generator. A nil *figures,
-// where the flag isn't given, does nothing.
+// figures holds what --metrics serves about a device and its load generator. A nil *figures, for when the flag
+// isn't given, does nothing.
 type figures struct {
 	server *metrics.Server
 
 	mu    sync.Mutex
 	ended metrics.Bench // runs that are over
-	live  metrics.Bench // the one under way
+	live  metrics.Bench // the current run
 }
 
-// serveFigures serves on addr; it gives nil for an empty one.
+// serveFigures serves on addr; it returns nil if addr is empty.
 func serveFigures(addr string, d *benchDevice) (*figures, error) {
 	if addr == "" {
 		return nil, nil
@@ -55,7 +55,7 @@ func addFabric(m *metrics.Set, f *fabric) {
 	}
 }
 
-// bench is what all runs measured.
+// bench returns what all runs measured.
 func (f *figures) bench() metrics.Bench {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -66,7 +66,7 @@ func (f *figures) bench() metrics.Bench {
 	return b
 }
 
-// report has the figures follow a run.
+// report updates the figures from a run in progress.
 func (f *figures) report(p *loadgen.Progress) {
 	if f == nil {
 		return
@@ -78,8 +78,8 @@ func (f *figures) report(p *loadgen.Progress) {
 	}
 }
 
-// finish has them keep what a run measured, instead of what was reported of it. Where a job found a depth, that is of its
-// last window only: what had been reported stays then, as a counter that goes back begins anew for Prometheus.
+// finish replaces what was reported about a run by what it measured. If a job sought a depth, that covers only its
+// last window: then the reported figures are kept, since Prometheus takes a counter that decreases for a restart.
 func (f *figures) finish(r *loadgen.Result) {
 	if f == nil {
 		return
@@ -102,7 +102,7 @@ func (f *figures) finish(r *loadgen.Result) {
 	f.live = metrics.Bench{}
 }
 
-// fuller is the one of two that counts more.
+// fuller returns the one with the larger count.
 func fuller(a, b *target.OpStats) *target.OpStats {
 	if a.Ops >= b.Ops {
 		return a

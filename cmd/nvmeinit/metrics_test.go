@@ -39,7 +39,8 @@ func TestFigures(t *testing.T) {
 	}
 }
 
-// TestFiguresOfWindow: the figures don't go back where a run that sought a depth measured less than was reported of it.
+// TestFiguresOfWindow: the figures don't decrease if a run that sought a depth measured less than was reported
+// about it.
 func TestFiguresOfWindow(t *testing.T) {
 	f := new(figures)
 	var p loadgen.Progress

@@ -9,13 +9,13 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme/host"
 )
 
-// notices are what a controller has told, for people.
+// notices holds what a controller has reported, for people.
 type notices chan string
 
-// mostNotices wait to be shown at most; more are dropped.
+// mostNotices is how many notices may wait to be shown; further ones are dropped.
 const mostNotices = 64
 
-// subscribe has the controller of a configuration tell.
+// subscribe makes the controller of a configuration report to n.
 func (n notices) subscribe(c *host.Config) {
 	c.NamespacesChanged = func(_ *host.Controller, changed []uint32) { n.tell(changedText(changed)) }
 	c.Event = func(_ *host.Controller, e nvme.AsyncEvent) {
@@ -32,7 +32,7 @@ func (n notices) tell(what string) {
 	}
 }
 
-// changedText names the namespaces that came, went, or are others now.
+// changedText lists the namespaces that appeared, disappeared or changed.
 func changedText(changed []uint32) string {
 	if len(changed) == 0 {
 		return "namespaces changed"

@@ -7,7 +7,8 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme/host"
 )
 
-// TestNotices: each event is told once, namespaces by their numbers, and who doesn't listen holds nobody up.
+// TestNotices: each event is reported once, with namespaces by number, and a receiver that doesn't listen blocks
+// nobody.
 func TestNotices(t *testing.T) {
 	n := make(notices, 3)
 	var c host.Config

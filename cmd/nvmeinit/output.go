@@ -9,8 +9,8 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/cli"
 )
 
-// field is one field of an NVMe page. One without a text is shown in JSON only, one without a value
-// to people only.
+// field is one field of an NVMe page. A field without text is shown only in JSON, one without a value only to
+// people.
 type field struct {
 	name  string
 	text  string
@@ -27,10 +27,10 @@ func hexadecimal[N ~uint8 | ~uint16 | ~uint32 | ~uint64](name string, n N) field
 	return field{name, fmt.Sprintf("%#x", uint64(n)), uint64(n)}
 }
 
-// minNameWidth keeps the columns of most pages at one place.
+// minNameWidth aligns the columns of most pages.
 const minNameWidth = 10
 
-// printFields shows fields as nvme-cli does: a line each, or a JSON object.
+// printFields shows fields as nvme-cli does: one per line, or as a JSON object.
 func printFields(w io.Writer, format cli.Format, fs []field) error {
 	if format == cli.JSON {
 		return cli.PrintJSON(w, object(fs))

@@ -17,7 +17,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
-// controllerFields are the fields of the Identify Controller page, with nvme-cli's names and values.
+// controllerFields returns the fields of the Identify Controller page, with nvme-cli's names and values.
 func controllerFields(id *nvme.IdentifyController) []field {
 	fs := fields(id)
 	states := []object{}
@@ -27,7 +27,7 @@ func controllerFields(id *nvme.IdentifyController) []field {
 	return append(fs, field{"psds", "", states})
 }
 
-// powerState is a power state descriptor as nvme-cli has it.
+// powerState returns a power state descriptor in nvme-cli's form.
 func powerState(p *nvme.PowerState) object {
 	const (
 		scaled         = 1 << 0 // MXPS
@@ -44,8 +44,8 @@ func powerState(p *nvme.PowerState) object {
 	}
 }
 
-// namespaceFields are the fields of the Identify Namespace page, with nvme-cli's names and values, and
-// what they mean in bytes.
+// namespaceFields returns the fields of the Identify Namespace page, with nvme-cli's names and values, and their
+// meaning in bytes.
 func namespaceFields(id *nvme.IdentifyNamespace) []field {
 	fs := fields(id)
 	formats := []object{}
@@ -63,10 +63,10 @@ func namespaceFields(id *nvme.IdentifyNamespace) []field {
 	return append(fs, field{"lbafs", "", formats}, field{"size", blockdev.FormatSize(size), size}, number("block_size", id.BlockSize()))
 }
 
-// big is a field of 128 bits.
+// big returns a field of 128 bits.
 func big(name string, n nvme.Uint128) field { return field{name, n.String(), json.Number(n.String())} }
 
-// smartFields are the fields of the SMART log with the names that nvme-cli has in JSON.
+// smartFields returns the fields of the SMART log with nvme-cli's JSON names.
 func smartFields(l *nvme.SMARTLog) []field {
 	fs := []field{
 		{"critical_warning", fmt.Sprintf("%#x", uint8(l.CriticalWarning)), uint8(l.CriticalWarning)},
@@ -98,7 +98,7 @@ func smartFields(l *nvme.SMARTLog) []field {
 		number("thm_temp1_total_time", l.TMT1Time), number("thm_temp2_total_time", l.TMT2Time))
 }
 
-// printANA shows the ANA log, in JSON with nvme-cli's names, which has a device there.
+// printANA shows the ANA log, in JSON with nvme-cli's names, which include a device.
 func printANA(w io.Writer, format cli.Format, nqn string, log *nvme.ANALog) error {
 	if format == cli.JSON {
 		groups := []object{}
@@ -131,8 +131,8 @@ func printANA(w io.Writer, format cli.Format, nqn string, log *nvme.ANALog) erro
 	return nil
 }
 
-// fields lists the fields of a page (a struct with the specification's names) in order, names
-// in lower case as nvme-cli has them. Reserved fields, tables, vendor space and what isn't valid are left out.
+// fields lists the fields of a page (a struct with the specification's names) in order, with names in lower case as
+// in nvme-cli. Reserved fields, tables, vendor space and invalid fields are left out.
 func fields(page any) []field {
 	v := reflect.Indirect(reflect.ValueOf(page))
 	var fs []field
@@ -143,7 +143,7 @@ func fields(page any) []field {
 		}
 		name := strings.ToLower(f.Name)
 		if f.Name == "CDFS" {
-			name = "ocfs" // as the specification called it when nvme-cli took its names
+			name = "ocfs" // the specification's name when nvme-cli adopted it
 		}
 		shown, value := show(f.Name, v.Field(i))
 		if value != nil {
@@ -153,7 +153,7 @@ func fields(page any) []field {
 	return fs
 }
 
-// valid tells whether a field of a page means anything.
+// valid reports whether a field of a page is meaningful.
 func valid(page any, name string) bool {
 	switch name {
 	case "NPWG", "NPWA", "NPDG", "NPDA", "NOWS":
@@ -162,7 +162,7 @@ func valid(page any, name string) bool {
 	return true
 }
 
-// bitFields are the plain numbers that are read bit by bit, or are known in hexadecimal.
+// bitFields holds the plain numbers that are read bit by bit, or are usually shown in hexadecimal.
 var bitFields = map[string]bool{
 	"VID": true, "SSVID": true, "CNTLID": true, "RTD3R": true, "RTD3E": true, "RRLS": true, "BPCAP": true, "FRMW": true,
 	"AVSCC": true, "APSTA": true, "RPMBS": true, "HCTMA": true, "SANICAP": true, "SQES": true, "CQES": true, "FUSES": true,
@@ -170,8 +170,8 @@ var bitFields = map[string]bool{
 	"NSZE": true, "NCAP": true, "NUSE": true, "FLBAS": true, "MC": true, "DPC": true, "DPS": true, "RESCAP": true, "FPI": true,
 }
 
-// show gives a field's value: counts in decimal, bit fields (named integer types too) in hexadecimal, and behind
-// them what has a name. In JSON numbers are numbers.
+// show returns a field's value: counts in decimal, bit fields (including named integer types) in hexadecimal,
+// followed by the name if there is one. In JSON numbers are numbers.
 func show(name string, v reflect.Value) (shown string, value any) {
 	switch v.Kind() {
 	case reflect.Array:
@@ -199,7 +199,7 @@ func show(name string, v reflect.Value) (shown string, value any) {
 	return "", nil
 }
 
-// showBytes gives the value of a field of bytes, text or an identifier.
+// showBytes returns the value of a field of bytes, text or an identifier.
 func showBytes(name string, b []byte) (shown string, value any) {
 	switch name {
 	case "IEEE":

@@ -12,7 +12,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme/host"
 )
 
-// captured reads a page of Linux's target into p; nvme/testdata/README.md tells its origin.
+// captured reads a page of Linux's target into p; nvme/testdata/README.md describes its origin.
 func captured(t *testing.T, name string, p interface{ Parse(b []byte) error }) {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join("../../nvme/testdata", name))
@@ -24,7 +24,7 @@ func captured(t *testing.T, name string, p interface{ Parse(b []byte) error }) {
 	}
 }
 
-// TestPages: the pages of Linux's target are printed as testdata has them, by the names and kinds of value of nvme-cli.
+// TestPages: the pages of Linux's target are printed as in testdata, with nvme-cli's names and kinds of values.
 func TestPages(t *testing.T) {
 	var ctrl nvme.IdentifyController
 	var ns nvme.IdentifyNamespace
@@ -46,7 +46,7 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// TestANALog: so is the ANA log, which has one group; a second one here can't be reached.
+// TestANALog: the same for the ANA log, which has one group; the second one here is inaccessible.
 func TestANALog(t *testing.T) {
 	var log nvme.ANALog
 	captured(t, "log-ana.bin", &log)
@@ -60,7 +60,7 @@ func TestANALog(t *testing.T) {
 	}
 }
 
-// TestViews: pages with lists are shown as tables, and in JSON by the names of nvme-cli.
+// TestViews: pages with lists are shown as tables, and in JSON with nvme-cli's names.
 func TestViews(t *testing.T) {
 	host := nvme.HostID{0x6e, 0x7f, 0x2a, 0x0e, 15: 1}
 	const ms = 1_795_339_601_790
@@ -98,12 +98,12 @@ func TestViews(t *testing.T) {
 	}
 }
 
-// event is one of the Persistent Event log.
+// event returns an event of the Persistent Event log.
 func event(kind nvme.PersistentEventType, data any) nvme.PersistentEvent {
 	return nvme.PersistentEvent{Type: kind, Revision: 1, Timestamp: 1_795_339_601_790, CNTLID: 7, Data: nvme.PersistentData(data)}
 }
 
-// TestSanitizeLog: while an operation runs, how far it is.
+// TestSanitizeLog: while an operation runs, its progress is shown.
 func TestSanitizeLog(t *testing.T) {
 	var b bytes.Buffer
 	log := nvme.SanitizeLog{SPROG: 1 << 15, SSTAT: nvme.SanitizeInProgress.WithPasses(1), SCDW10: 3, OverwriteTime: 90, BlockEraseTime: 0xffffffff}
@@ -113,7 +113,7 @@ func TestSanitizeLog(t *testing.T) {
 	golden(t, "sanitize-log.txt", b.Bytes())
 }
 
-// TestDiscoveryJSON: so is the discovery log.
+// TestDiscoveryJSON: the same for the discovery log.
 func TestDiscoveryJSON(t *testing.T) {
 	b, err := os.ReadFile("../../nvme/testdata/log-discovery.bin")
 	if err != nil {

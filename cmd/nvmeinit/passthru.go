@@ -13,7 +13,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme/host"
 )
 
-// rawFlags are the fields of a command as its sender has them.
+// rawFlags holds the fields of a command as given by the user.
 type rawFlags struct {
 	opcode uint8
 	nsid   uint32
@@ -23,7 +23,7 @@ type rawFlags struct {
 	raw    bool
 }
 
-// rawDwords are those that no other flag, and no transport, sets.
+// rawDwords are the dwords that no other flag, and no transport, sets.
 var rawDwords = []int{2, 3, 10, 11, 12, 13, 14, 15}
 
 func newAdminPassthru() *cobra.Command {
@@ -85,7 +85,7 @@ func newPassthru(use, short, long, example string, queue func(*session) *host.Qu
 	return c
 }
 
-// check refuses what can't be sent.
+// check rejects what can't be sent.
 func (f *rawFlags) check(c *cobra.Command) error {
 	if err := mustHave(c, "opcode"); err != nil {
 		return err
@@ -114,7 +114,7 @@ func (f *rawFlags) command() *nvme.Command {
 	return &cmd
 }
 
-// request is the command with its data.
+// request returns the command with its data.
 func (f *rawFlags) request(c *cobra.Command) (*host.Request, error) {
 	r := &host.Request{Cmd: *f.command(), Data: make([]byte, f.length)}
 	if f.length == 0 || r.Cmd.Direction() != nvme.HostToCtrl {
@@ -132,7 +132,7 @@ func (f *rawFlags) request(c *cobra.Command) (*host.Request, error) {
 	return r, err
 }
 
-// print shows what came.
+// print shows the response.
 func (f *rawFlags) print(c *cobra.Command, r *host.Request) error {
 	w := c.OutOrStdout()
 	if !f.raw {

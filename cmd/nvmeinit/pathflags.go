@@ -10,10 +10,10 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme/multipath"
 )
 
-// pathFlags say which other paths there are, and what happens when one is lost. The names are
-// nvme-cli's where it has them.
+// pathFlags says which other paths there are, and what happens when one is lost. The names are nvme-cli's if it has
+// them.
 type pathFlags struct {
-	more           []string // as tcp://192.0.2.1:4420
+	more           []string // such as tcp://192.0.2.1:4420
 	all            bool
 	policy         string
 	reconnectDelay int // seconds
@@ -23,7 +23,7 @@ type pathFlags struct {
 	set *pflag.FlagSet
 }
 
-// add gives c the flags. comeBack says, for the heading, when lost connections come back.
+// add adds the flags to c. comeBack says, for the heading, when lost connections are re-established.
 func (p *pathFlags) add(c *cobra.Command, comeBack string) {
 	p.set = cli.NewFlags()
 	p.set.StringArrayVar(&p.more, "path", nil, "`ENDPOINT` of one more path to the subsystem, as rdma://192.0.2.1:4420; give it several times")
@@ -72,7 +72,7 @@ func (p *pathFlags) validate() error {
 	return nil
 }
 
-// config is the configuration for the flags, which are valid, without the paths.
+// config returns the configuration for the flags, which must be valid, without the paths.
 func (p *pathFlags) config() multipath.Config {
 	policy, _ := multipath.ParsePolicy(p.policy)
 	return multipath.Config{

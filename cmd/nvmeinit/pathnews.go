@@ -7,7 +7,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme/multipath"
 )
 
-// pathNews tells the user what becomes of paths.
+// pathNews tells the user about changes of paths.
 type pathNews struct {
 	write func(line string)
 
@@ -17,14 +17,14 @@ type pathNews struct {
 
 type pathStory struct {
 	*story
-	timer *time.Timer // for what isn't told yet
+	timer *time.Timer // for what hasn't been reported yet
 }
 
 func newPathNews(write func(line string)) *pathNews {
 	return &pathNews{write: write, paths: map[string]*pathStory{}}
 }
 
-// tell tells of a change, or remembers it until it may be told.
+// tell reports a change, or remembers it until it may be reported.
 func (n *pathNews) tell(p *multipath.PathStatus) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -47,14 +47,14 @@ func (n *pathNews) tell(p *multipath.PathStatus) {
 	}
 }
 
-// flush tells what isn't told yet. Called with mu held.
+// flush reports what hasn't been reported yet. Called with mu held.
 func (n *pathNews) flush(s *pathStory) {
 	if text := s.rest(); text != "" {
 		n.write(text)
 	}
 }
 
-// close tells what isn't told yet. Nothing may be told afterwards.
+// close reports what hasn't been reported yet. tell must not be called afterwards.
 func (n *pathNews) close() {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -12,8 +12,8 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme/multipath"
 )
 
-// TestPathNews: of a path in a crash loop the user is told at a bounded rate, with the number of
-// changes left out, and in the end how it is; another path isn't concerned.
+// TestPathNews: about a path in a crash loop the user is told at a bounded rate, with the number of changes left
+// out, and finally its state; another path isn't affected.
 func TestPathNews(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var lines []string

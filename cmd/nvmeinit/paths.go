@@ -14,21 +14,21 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme/multipath"
 )
 
-// fabrics are the transports of several paths, one of each kind.
+// fabrics holds the transports of several paths, one of each kind.
 type fabrics struct {
-	flags   *connFlags // what is the same for all paths
+	flags   *connFlags // those that are the same for all paths
 	open    []*fabric
 	capture *softrnic.Capture
 }
 
-// to gives the flags and the fabric by which an endpoint is reached.
+// to returns the flags and the fabric for reaching an endpoint.
 func (s *fabrics) to(e cli.Endpoint) (*connFlags, *fabric, error) {
 	f := *s.flags
 	f.transport, f.traddr, f.trsvcid = e.Transport.String(), e.Addr.Addr().String(), strconv.Itoa(int(e.Addr.Port()))
 	if e.Transport == nvme.TransportTCP {
 		f.packets.Fault = cli.Fault{}
 	} else {
-		f.hdrDigest, f.dataDigest = false, false // which RDMA has by its ICRC
+		f.hdrDigest, f.dataDigest = false, false // RDMA has its ICRC instead
 	}
 	if err := f.validate(); err != nil {
 		return nil, nil, err
@@ -53,7 +53,7 @@ func (s *fabrics) to(e cli.Endpoint) (*connFlags, *fabric, error) {
 	return &f, fab, nil
 }
 
-// config is the host core's configuration for an endpoint.
+// config returns the host core's configuration for an endpoint.
 func (s *fabrics) config(ctx context.Context, e cli.Endpoint, subNQN string) (host.Config, error) {
 	f, fab, err := s.to(e)
 	if err != nil {
@@ -65,7 +65,7 @@ func (s *fabrics) config(ctx context.Context, e cli.Endpoint, subNQN string) (ho
 	return cfg, err
 }
 
-// reach gives a host.Reach.
+// reach returns a host.Reach.
 func (s *fabrics) reach(ctx context.Context) host.Reach {
 	return func(e *nvme.DiscoveryEntry) (host.Config, error) {
 		addr, err := host.EntryAddr(e)
@@ -84,7 +84,7 @@ func (s *fabrics) Close() error {
 	return errors.Join(errs...)
 }
 
-// endpoints are those of -t and -a, which may be missing, and of --path.
+// endpoints returns the endpoints of -t and -a, which may be missing, and of --path.
 func (f *connFlags) endpoints(ctx context.Context) ([]cli.Endpoint, error) {
 	if err := f.lookUp(ctx); err != nil {
 		return nil, err
@@ -111,16 +111,15 @@ func (f *connFlags) endpoints(ctx context.Context) ([]cli.Endpoint, error) {
 	return all, nil
 }
 
-// multiSession is a subsystem with its paths, and their fabrics.
+// multiSession is a subsystem with its paths and their fabrics.
 type multiSession struct {
 	*multipath.Subsystem
 	fabrics *fabrics
 	news    *pathNews
 }
 
-// connectPaths connects to the subsystem of the flags by all its paths. change, if not nil,
-// alters the configuration of each first. The user is told of paths that are not live, and
-// later of each change.
+// connectPaths connects to the subsystem of the flags over all its paths. change, if not nil, alters the
+// configuration of each first. The user is told about paths that are not live, and later about each change.
 func (f *connFlags) connectPaths(ctx context.Context, change func(*host.Config)) (_ *multiSession, err error) {
 	if err := errors.Join(f.paths.validate(), f.validate()); err != nil {
 		return nil, err
@@ -166,8 +165,8 @@ func (f *connFlags) connectPaths(ctx context.Context, change func(*host.Config))
 	return s, nil
 }
 
-// pathConfigs are the configurations of the paths by ends, and with --all-paths of those that
-// discovery tells of.
+// pathConfigs returns the configurations of the paths to ends and, with --all-paths, of those that discovery
+// reports.
 func (f *connFlags) pathConfigs(ctx context.Context, fabs *fabrics, ends []cli.Endpoint) ([]host.Config, error) {
 	first, err := fabs.config(ctx, ends[0], f.nqn)
 	if err != nil {
@@ -207,7 +206,7 @@ func (f *connFlags) pathConfigs(ctx context.Context, fabs *fabrics, ends []cli.E
 	return all, nil
 }
 
-// addConfig adds a configuration that leads to another address than the others.
+// addConfig adds a configuration unless one with the same transport and address is there.
 func addConfig(all []host.Config, c host.Config) []host.Config {
 	for i := range all {
 		if all[i].Transport.Type() == c.Transport.Type() && all[i].Remote == c.Remote {
@@ -243,13 +242,13 @@ func (s *multiSession) namespace(ctx context.Context, nsid uint32) (*multipath.N
 func (s *multiSession) Close() error {
 	err := s.Subsystem.Close()
 	s.news.close()
-	if errors.Is(err, host.ErrLost) { // on the way out: it is lost or gone, what is the difference
+	if errors.Is(err, host.ErrLost) { // we are leaving: whether it was lost or closed makes no difference
 		err = nil
 	}
 	return errors.Join(err, s.fabrics.Close())
 }
 
-// device is a namespace that is reached in either way.
+// device is a namespace that is reached over one or several paths.
 type device struct {
 	ns    *host.Namespace
 	alloc func(n int) ([]byte, error)
@@ -260,7 +259,7 @@ type device struct {
 // Close ends the connection.
 func (d *device) Close() error { return d.close() }
 
-// open connects, by several paths where the flags ask for them, and opens a namespace.
+// open connects, over several paths if the flags say so, and opens a namespace.
 func (f *connFlags) open(ctx context.Context, nsid uint32) (*device, error) {
 	if !f.paths.wanted() {
 		s, err := f.connect(ctx, nil)
@@ -284,7 +283,7 @@ func (f *connFlags) open(ctx context.Context, nsid uint32) (*device, error) {
 	return &device{ns.Namespace, s.Alloc, s.Free, s.Close}, nil
 }
 
-// tell writes a line for the user, in place of the live line.
+// tell writes a line for the user, in the place of the live line.
 func (f *connFlags) tell(line string) {
 	wipe := ""
 	if rewrites(f.stderr) {

@@ -12,7 +12,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme/multipath"
 )
 
-// pathText says in a line what became of a path.
+// pathText describes the state of a path in one line.
 func pathText(p *multipath.PathStatus) string {
 	text := fmt.Sprintf("path %s: %s", p.Name(), p.State)
 	if p.State == multipath.Live {
@@ -27,7 +27,7 @@ func pathText(p *multipath.PathStatus) string {
 	return text
 }
 
-// accessText says how a live path leads to the namespaces that are in use.
+// accessText describes how a live path leads to the namespaces in use.
 func accessText(p *multipath.PathStatus) string {
 	var parts []string
 	for _, a := range p.Access {
@@ -46,7 +46,7 @@ func accessText(p *multipath.PathStatus) string {
 	return strings.Join(parts, ", ")
 }
 
-// pathsText is the short form for a live line: how many paths live, and what isn't well.
+// pathsText is the short form for a live line: how many paths are live, and what is wrong with others.
 func pathsText(s *multipath.Subsystem) string {
 	paths := s.Paths()
 	live, ill := 0, ""
@@ -86,7 +86,7 @@ func printPaths(w io.Writer, s *multipath.Subsystem) {
 	}
 }
 
-// pathJSON is what JSON has of a path.
+// pathJSON is a path in JSON.
 type pathJSON struct {
 	Path     string `json:"path"`
 	State    string `json:"state"`

@@ -10,15 +10,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// progressBar is a line that shows how far a copy is; a nil one shows nothing.
+// progressBar is a line that shows the progress of a copy; a nil one shows nothing.
 type progressBar struct {
 	writer  progress.Writer
 	tracker *progress.Tracker
 	done    chan struct{}
 }
 
-// newProgress shows progress towards total bytes (0 or less: unknown) on w, where that is a
-// terminal.
+// newProgress shows progress towards total bytes (0 or less: unknown) on w, if that is a terminal.
 func newProgress(w io.Writer, what string, total int64, quiet bool) *progressBar {
 	if quiet || !rewrites(w) {
 		return nil
@@ -30,7 +29,7 @@ func newProgress(w io.Writer, what string, total int64, quiet bool) *progressBar
 	}
 	p.writer.SetOutputWriter(w)
 	if n := columns(w); n > 0 {
-		p.writer.SetTerminalWidth(max(n-1, 1)) // of a longer line only the last part would be written anew
+		p.writer.SetTerminalWidth(max(n-1, 1)) // of a longer line only the last part would be rewritten
 	}
 	p.writer.SetUpdateFrequency(100 * time.Millisecond)
 	p.writer.Style().Visibility.ETA = true
@@ -56,12 +55,12 @@ func (p *progressBar) stop() {
 		select {
 		case <-p.done:
 			return
-		case <-time.After(10 * time.Millisecond): // it had not begun, of which Stop takes no notice
+		case <-time.After(10 * time.Millisecond): // rendering had not begun yet, in which case Stop does nothing
 		}
 	}
 }
 
-// isTerminal reports whether w is a terminal, or writes to one.
+// isTerminal reports whether w is, or writes to, a terminal.
 func isTerminal(w io.Writer) bool {
 	if c, ok := w.(interface{ Unwrap() io.Writer }); ok { // the standard output of a command
 		w = c.Unwrap()
@@ -74,10 +73,10 @@ func isTerminal(w io.Writer) bool {
 	return err == nil
 }
 
-// rewrites reports whether w is a terminal on which a line can be written anew.
+// rewrites reports whether w is a terminal on which a line can be rewritten.
 func rewrites(w io.Writer) bool { return isTerminal(w) && os.Getenv("TERM") != "dumb" }
 
-// columns is the width of the terminal that w is; 0 where it doesn't say.
+// columns returns the width of the terminal w; 0 if unknown.
 func columns(w io.Writer) int {
 	f, ok := w.(*os.File)
 	if !ok {
@@ -90,11 +89,11 @@ func columns(w io.Writer) int {
 	return int(size.Col)
 }
 
-// fitted is as much of a line as a terminal of so many columns shows in one: of what it breaks, only the last part can be
-// written anew. What is left out shows as an ellipsis.
+// fitted returns as much of a line as fits on one line of a terminal with that many columns: of a line that wraps,
+// only the last part could be rewritten. An ellipsis marks what is left out.
 func fitted(line string, columns int) string {
 	if columns > 0 {
-		return text.Snip(line, max(columns-1, 1), "…") // in the last column some begin a line
+		return text.Snip(line, max(columns-1, 1), "…") // some terminals begin a new line after the last column
 	}
 	return line
 }

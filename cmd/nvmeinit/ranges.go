@@ -29,7 +29,8 @@ durable, and prints nothing.`,
 		})
 }
 
-// rangeCommand is a command on a range of a namespace that has to be given: nobody means all by leaving it out.
+// rangeCommand returns a command on a range of a namespace that must be given explicitly: leaving it out never
+// means all.
 func rangeCommand(use, short, long string, do func(ctx context.Context, ns *host.Namespace, off, n int64) error) *cobra.Command {
 	f := &copyFlags{}
 	c := inspection{

@@ -64,7 +64,7 @@ controller for each connection: logs of events begin with it.`,
 	return c
 }
 
-// mustHave refuses a command line without flags that have no default.
+// mustHave rejects a command line without flags that have no default.
 func mustHave(c *cobra.Command, flags ...string) error {
 	for _, name := range flags {
 		if !c.Flags().Changed(name) {

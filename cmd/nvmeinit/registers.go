@@ -23,7 +23,7 @@ capabilities, version, configuration and status, as far as it has them over fabr
 				v, err := s.Property(c.Context(), p)
 				var refused *nvme.StatusError
 				switch {
-				case errors.As(err, &refused): // it hasn't got it
+				case errors.As(err, &refused): // the controller doesn't have it
 				case err != nil:
 					return err
 				default:
@@ -35,7 +35,7 @@ capabilities, version, configuration and status, as far as it has them over fabr
 	}.command()
 }
 
-// propertyField is a property by nvme-cli's name, and what it means.
+// propertyField shows a property with nvme-cli's name, and its meaning.
 func propertyField(p nvme.Property, v uint64) field {
 	means := ""
 	switch p {

@@ -12,8 +12,8 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme/host"
 )
 
-// TestRemedied: who asks for a log that the controller hasn't got learns how to find those that it has; the status can
-// still be told, and other errors stay as they are.
+// TestRemedied: a user who asks for a log that the controller doesn't have is told how to find the existing ones;
+// the status is still available, and other errors are unchanged.
 func TestRemedied(t *testing.T) {
 	err := remedied(&nvme.StatusError{Status: nvme.StatusInvalidLogPage | nvme.StatusDNR, Command: "Get Log Page"})
 	if !errors.Is(err, nvme.StatusInvalidLogPage) || !strings.Contains(err.Error(), "supported-log-pages shows which") {
@@ -24,8 +24,8 @@ func TestRemedied(t *testing.T) {
 	}
 }
 
-// TestNoLocalAddress: -w is blamed only where it was given: the system finds no address to come from either where a family
-// is turned off, as IPv6 may be, or every port is taken (connect(2)).
+// TestNoLocalAddress: -w is blamed only if it was given: the system also finds no local address if a family is
+// disabled, as IPv6 may be, or every port is in use (connect(2)).
 func TestNoLocalAddress(t *testing.T) {
 	lost := &host.ConnectError{Stage: "connection", Err: unix.EADDRNOTAVAIL}
 	for given, want := range map[string]string{
@@ -38,7 +38,7 @@ func TestNoLocalAddress(t *testing.T) {
 	}
 }
 
-// TestConnectAllHelp: the help of connect-all shows no flags that it refuses.
+// TestConnectAllHelp: the help of connect-all doesn't show flags that it rejects.
 func TestConnectAllHelp(t *testing.T) {
 	var help strings.Builder
 	root := newRoot()

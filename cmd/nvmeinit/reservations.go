@@ -12,7 +12,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme/host"
 )
 
-// resvFlags are the fields of reservation commands, by nvme-cli's names.
+// resvFlags holds the fields of reservation commands, with nvme-cli's names.
 type resvFlags struct {
 	current, other      uint64
 	kind, action, cptpl uint8
@@ -104,7 +104,7 @@ everybody's registration and the reservation. It prints nothing.`,
 	return c
 }
 
-// command is a reservation command, without the flags that only it has.
+// command returns a reservation command, without its specific flags.
 func (f *resvFlags) command(use, short, long, example string, run func(context.Context, *host.Namespace) error) *cobra.Command {
 	c := inspection{
 		use: use, short: short, long: long, example: example, silent: true, nsid: true,
@@ -129,7 +129,7 @@ func (f *resvFlags) checkType() error {
 	return nil
 }
 
-// upTo refuses an action beyond the last.
+// upTo rejects an action beyond the last.
 func upTo(flag string, v, last uint8) error {
 	if v > last {
 		return cli.Usage("--%s %d: want 0 to %d", flag, v, last)
@@ -158,7 +158,7 @@ reservation, and of what type.`,
 	}.command()
 }
 
-// reservationView is the Reservation Status, in its extended form.
+// reservationView shows the Reservation Status, in its extended form.
 func reservationView(st *nvme.ResvStatus) *view {
 	bit := func(b bool) int {
 		if b {

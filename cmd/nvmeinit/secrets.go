@@ -16,10 +16,10 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme/host"
 )
 
-// secretFlags name the files with the secrets of DH-HMAC-CHAP: arguments are seen by everybody.
+// secretFlags names the files with the secrets of DH-HMAC-CHAP: everybody can see arguments.
 type secretFlags struct {
 	secret, ctrlSecret cli.SecretFile
-	piped              map[cli.SecretFile]*dhchap.Secret // what pipes gave, which give it once: each path needs it
+	piped              map[cli.SecretFile]*dhchap.Secret // read from pipes, which give a secret once: each path needs it
 }
 
 const (
@@ -33,7 +33,7 @@ func (f *secretFlags) add(fl *pflag.FlagSet) {
 	fl.Var(&f.ctrlSecret, ctrlSecretFlag, "`FILE` with the secret that the target has to prove that it has")
 }
 
-// authentication reads the files; nil where none is named.
+// authentication reads the files; it returns nil if none is named.
 func (f *secretFlags) authentication(ctx context.Context) (*host.Authentication, error) {
 	if f.secret == "" && f.ctrlSecret == "" {
 		return nil, nil //nolint:nilnil // no authentication is what the host takes nil for
@@ -57,7 +57,7 @@ func (f *secretFlags) authentication(ctx context.Context) (*host.Authentication,
 	return a, nil
 }
 
-// read reads a file, as it is now, or a pipe, as it was the first time.
+// read returns the secret of a file as it is now, or of a pipe as it was the first time.
 func (f *secretFlags) read(ctx context.Context, flag string, file cli.SecretFile) (*dhchap.Secret, error) {
 	if s := f.piped[file]; s != nil {
 		return s, nil
@@ -72,8 +72,7 @@ func (f *secretFlags) read(ctx context.Context, flag string, file cli.SecretFile
 	return s, nil
 }
 
-// onHangup delivers the signal HUP while ctx lasts, where there are secrets to read again; else
-// never.
+// onHangup delivers SIGHUP while ctx lasts if there are secrets to read again; otherwise it returns nil.
 func (f *secretFlags) onHangup(ctx context.Context) <-chan os.Signal {
 	if f.secret == "" {
 		return nil
@@ -81,8 +80,8 @@ func (f *secretFlags) onHangup(ctx context.Context) <-chan os.Signal {
 	return cli.Hangups(ctx)
 }
 
-// reauthenticate reads the files again and authenticates this host anew. Where it can't read them
-// the connection stays as it is; a failure of the other kind ends it, and is the error.
+// reauthenticate reads the files again and reauthenticates this host. If it can't read them the connection stays as
+// it is; any other failure ends it, and is returned.
 func (f *connFlags) reauthenticate(ctx context.Context, w io.Writer, s *session) error {
 	clear(f.secrets.piped)
 	a, err := f.secrets.authentication(ctx)

@@ -20,8 +20,8 @@ func TestInterruptedSecret(t *testing.T) {
 		"bench --all-paths --rw read --runtime 1s"+where+subsystem+secret)
 }
 
-// TestPipedSecret: a secret from a pipe, as <(...) of a shell is one, is there for each path; one in a file is read as it
-// is at the time.
+// TestPipedSecret: a secret from a pipe, such as <(...) in a shell, is available to each path; one in a file is
+// read as it is at that time.
 func TestPipedSecret(t *testing.T) {
 	secret := func() string {
 		s, err := dhchap.Generate(0, 32)

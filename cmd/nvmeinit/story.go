@@ -5,24 +5,25 @@ import (
 	"time"
 )
 
-// Changes of one thing of which the user is told: in the long run one in newsGap, and at once newsBurst.
+// The rate at which the user is told about changes of one thing: one per newsGap in the long run, and newsBurst at
+// once.
 const (
 	newsGap   = time.Second
 	newsBurst = 8
 )
 
-// story is what was told of one thing, lest one that changes all the time fill a terminal or a log. What is told last is
-// always how it is now.
+// story limits what is reported about one thing, so that one that changes all the time doesn't fill a terminal or a
+// log. The last report is always its current state.
 type story struct {
-	credit  int       // changes that may be told at once
-	counted time.Time // when credit was that
-	last    string    // what isn't told yet; "" where nothing is
-	left    int       // changes before it that weren't told
+	credit  int       // changes that may be reported at once
+	counted time.Time // when credit was last updated
+	last    string    // what hasn't been reported yet; "" if nothing
+	left    int       // changes before last that weren't reported
 }
 
 func newStory() *story { return &story{credit: newsBurst, counted: time.Now()} }
 
-// tell gives what to say of a change now, or remembers it until rest, and gives "".
+// tell returns what to report about a change now, or remembers it until rest and returns "".
 func (s *story) tell(text string) string {
 	if s.last != "" {
 		s.last = text
@@ -41,10 +42,10 @@ func (s *story) tell(text string) string {
 	return ""
 }
 
-// wait is how long it is until the credit for rest is earned.
+// wait returns the time until the credit for rest is earned.
 func (s *story) wait() time.Duration { return newsGap - time.Since(s.counted) }
 
-// rest gives what isn't told yet, with a credit that has been earned meanwhile; "" where nothing is.
+// rest returns what hasn't been reported yet, using a credit that has been earned in the meantime; "" if nothing.
 func (s *story) rest() string {
 	if s.last == "" {
 		return ""

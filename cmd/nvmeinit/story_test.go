@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// TestStory: of a flood of changes the first are told at once, and then one a second, the last of them; after a while without
-// any all are told again.
+// TestStory: of a flood of changes the first ones are reported at once, and then the latest one each second; after
+// a while without changes, all are reported again.
 func TestStory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStory()

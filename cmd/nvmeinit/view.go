@@ -7,15 +7,15 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/cli"
 )
 
-// view is a page with a list in it.
+// view is a page that contains a list.
 type view struct {
-	head object // what stands before the list
+	head object // what comes before the list
 	list string // the list's name in JSON
 	rows []object
-	none string // what people read of an empty one
+	none string // the text for people if the list is empty
 }
 
-// print shows the fields, and the list as a table, or all as a JSON object.
+// print shows the fields, and the list as a table, or everything as a JSON object.
 func (v *view) print(w io.Writer, format cli.Format) error {
 	if format == cli.JSON {
 		rows := v.rows
@@ -35,7 +35,7 @@ func (v *view) print(w io.Writer, format cli.Format) error {
 	return nil
 }
 
-// printTable shows rows of the same fields. Those without a text are shown in JSON only.
+// printTable shows rows with the same fields. Those without text are shown only in JSON.
 func printTable(w io.Writer, rows []object) {
 	var head []any
 	for _, f := range rows[0] {

@@ -14,16 +14,16 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme/target"
 )
 
-// errRestart is the cause of an error about a setting that only a restart changes.
+// errRestart is the cause of an error about a setting that can only be changed by a restart.
 var errRestart = errors.New("it can't be changed while the program runs: restart it")
 
-// errStopped is that of a change that comes too late.
+// errStopped is the error of a change that comes too late.
 var errStopped = errors.New("the target stops: nothing is changed any more")
 
-// apply makes the target what next says, as one change: all of it, or, with an error, nothing.
-// Connections that the change doesn't concern don't notice. Where tag is not empty, it must be
-// that of the configuration of now. What hosts have no more may be used for long, by commands that a volume has which
-// hangs: gone says when nothing of it is left, and others change the target meanwhile.
+// apply changes the target to next as a single change: completely or, if there is an error, not at all. Connections
+// that the change doesn't concern don't notice it. If tag isn't empty, it must be that of the current
+// configuration. What is taken away from hosts may remain in use for long, by commands of a volume that hangs: gone
+// is closed when none of it is in use any more, and other changes may be made in the meantime.
 func (s *server) apply(next *config.Config, tag string) (gone <-chan struct{}, err error) {
 	if err := next.Validate(); err != nil {
 		return nil, err
@@ -47,7 +47,7 @@ func (s *server) apply(next *config.Config, tag string) (gone <-chan struct{}, e
 	return gone, nil
 }
 
-// fixed refuses changes of what can't be changed.
+// fixed rejects changes of settings that can't be changed.
 func (s *server) fixed(next *config.Config) error {
 	for _, f := range []struct {
 		name     string
@@ -85,8 +85,8 @@ func (s *server) fixed(next *config.Config) error {
 	return nil
 }
 
-// unchanged tells whether a namespace is to be what it is. Files say the size of a volume that has grown as it was when
-// they were written, which may be before or after that: the program's own, and what ctl read and has changed.
+// unchanged reports whether a namespace stays the same. If a volume has grown, files have its size from when they
+// were written, before, during or after that: the program's own file, and one that ctl read and modified.
 func (s *server) unchanged(nqn string, n, to config.Namespace) bool {
 	e := s.exports[exportKey{nqn, n.NSID}]
 	if e != nil && n.Size != 0 && to.Size != 0 && e.grown(int64(to.Size)) {
@@ -95,7 +95,7 @@ func (s *server) unchanged(nqn string, n, to config.Namespace) bool {
 	return n.Same(to)
 }
 
-// fixedField says that a subsystem, or a namespace of it, can't be changed.
+// fixedField returns the error for a change of a subsystem, or of one of its namespaces, that isn't possible.
 func fixedField(sub, ns int, why string) error {
 	name := fmt.Sprintf("subsystems[%d]", sub)
 	if ns >= 0 {
@@ -104,24 +104,24 @@ func fixedField(sub, ns int, why string) error {
 	return fmt.Errorf("%s: %s", name, why)
 }
 
-// staged is what a change has made that can be taken back.
+// staged holds what a change has made that can still be undone.
 type staged struct {
 	auth      *target.Authentication
 	exports   map[exportKey]*export
 	pools     map[string]*blockdev.Directory
 	listeners map[cli.Endpoint]*listener
-	undo      []func() error // of what hosts see already, last done, first undone
-	taken     []func() error // wait for what hosts have no more, and close it
+	undo      []func() error // for what hosts already see; last done, first undone
+	taken     []func() error // wait for what was taken from hosts, and close it
 }
 
 func newStaged() *staged {
 	return &staged{exports: map[exportKey]*export{}, pools: map[string]*blockdev.Directory{}, listeners: map[cli.Endpoint]*listener{}}
 }
 
-// become opens everything new in next where hosts don't see it, or what next forbids is forbidden already. When all of
-// that is there, it takes from hosts what is not in next any more, and then gives them what is new: nobody has both.
-// What goes wrong in that is logged: the change is made, and no error says so. The lock is held, or nobody else is there
-// yet.
+// become opens everything new in next while hosts can't see it, or while what next forbids is already forbidden.
+// Once all of that is open, it takes away what is no longer in next, and then gives hosts what is new: no host ever
+// has both. Problems in those steps are logged: the change is made, and no error is returned. The change lock is
+// held, or no other goroutine exists yet.
 func (s *server) become(next *config.Config) (gone <-chan struct{}, err error) {
 	st := newStaged()
 	if err := s.stage(next, st); err != nil {
@@ -138,7 +138,7 @@ func (s *server) become(next *config.Config) (gone <-chan struct{}, err error) {
 	return s.finish(st), nil
 }
 
-// finish closes what a change, made or not, has taken from hosts, when nothing uses it any more.
+// finish closes what a change, successful or not, has taken from hosts, once nothing uses it any more.
 func (s *server) finish(st *staged) (gone <-chan struct{}) {
 	done := make(chan struct{})
 	s.finishing.Go(func() {
@@ -158,7 +158,7 @@ func (s *server) logBadly(err error) {
 	}
 }
 
-// stateError says where it is that what is saved can't be used, and what to do.
+// stateError says where the unusable saved state is, and what to do.
 func (s *server) stateError(err error) error {
 	if !errors.Is(err, target.ErrState) {
 		return err
@@ -208,7 +208,8 @@ func (s *server) stagePool(sub *config.Subsystem, st *staged) error {
 	return nil
 }
 
-// drop takes everything back. Hosts may have come by what listened already: that is closed when they are done.
+// drop undoes everything. Hosts may already have connected to new listeners: those are closed when the hosts are
+// done.
 func (s *server) drop(st *staged) error {
 	errs := []error{undo(st.undo)}
 	for _, l := range st.listeners {
@@ -225,8 +226,8 @@ func (s *server) drop(st *staged) error {
 	return errors.Join(errs...)
 }
 
-// commit takes from hosts what is not in next, keeps what was staged, and gives hosts what is new. An error here is of
-// closing what is gone.
+// commit takes from hosts what is not in next, keeps what was staged, and gives hosts what is new. Its errors are
+// from closing what was removed.
 func (s *server) commit(next *config.Config, st *staged) error {
 	errs := []error{s.revoke(next, st)}
 	s.now.Lock()
@@ -243,7 +244,7 @@ func (s *server) commit(next *config.Config, st *staged) error {
 	return errors.Join(errs...)
 }
 
-// revoke takes from hosts what is not in next, and who may come.
+// revoke takes away from hosts what is not in next, and the access of hosts that next doesn't allow.
 func (s *server) revoke(next *config.Config, st *staged) error {
 	var errs []error
 	var unlistened []func() error
@@ -267,7 +268,7 @@ func (s *server) revoke(next *config.Config, st *staged) error {
 	return errors.Join(errs...)
 }
 
-// setANA gives the ANA groups at an endpoint the states that next says.
+// setANA sets the ANA groups at an endpoint to the states in next.
 func (s *server) setANA(next *config.Config, e cli.Endpoint) error {
 	id, err := s.target.PortID(e.Transport, e.Addr)
 	if err != nil {
@@ -281,7 +282,7 @@ func (s *server) setANA(next *config.Config, e cli.Endpoint) error {
 	return nil
 }
 
-// shrink takes from hosts what is of sub and not in next, hosts too.
+// shrink takes away from hosts what sub has and next doesn't, and disallows hosts likewise.
 func (s *server) shrink(sub *config.Subsystem, next *config.Config, st *staged) error {
 	to := next.Subsystem(sub.NQN)
 	var errs []error
@@ -301,7 +302,7 @@ func (s *server) shrink(sub *config.Subsystem, next *config.Config, st *staged) 
 	for i := range sub.Namespaces {
 		nsid := sub.Namespaces[i].NSID
 		switch {
-		case to == nil: // it went with the subsystem
+		case to == nil: // it was removed with the subsystem
 		case to.Namespace(nsid) == nil:
 			wait, err := s.target.Subsystem(sub.NQN).TakeNamespace(nsid)
 			errs = append(errs, err)
@@ -314,14 +315,14 @@ func (s *server) shrink(sub *config.Subsystem, next *config.Config, st *staged) 
 	return errors.Join(errs...)
 }
 
-// take waits for what hosts have no more, before what follows.
+// take adds a wait for what was taken from hosts, before whatever is added next.
 func (st *staged) take(wait func()) {
 	if wait != nil {
 		st.taken = append(st.taken, func() error { wait(); return nil })
 	}
 }
 
-// takeExport closes a volume that hosts have no more, when it is waited for. Until then signals reach it.
+// takeExport takes a volume away from hosts; it is closed after the wait. Until then signals reach it.
 func (s *server) takeExport(key exportKey, st *staged) {
 	e := s.exports[key]
 	e.remove()
@@ -338,8 +339,8 @@ func (s *server) takeExport(key exportKey, st *staged) {
 	})
 }
 
-// add opens what is new in next for hosts: the endpoints, by which nobody gets what next forbids, and subsystems, which
-// nobody may use yet. It can fail: an address may be taken, or what is saved of a namespace unreadable.
+// add opens what is new in next: the endpoints, over which nobody gets what next forbids, and the subsystems, which
+// nobody may use yet. It can fail: an address may be in use, or the saved state of a namespace unreadable.
 func (s *server) add(next *config.Config, st *staged) error {
 	st.undo = append(st.undo, func() error { return s.target.SetAuthentication(s.auth) })
 	if err := s.target.SetAuthentication(st.auth); err != nil {
@@ -369,7 +370,7 @@ func (s *server) add(next *config.Config, st *staged) error {
 	return nil
 }
 
-// addSubsystem adds one that is new, and sees that what is new in another can be added.
+// addSubsystem adds a new subsystem, or checks that the new namespaces of an existing one can be added.
 func (s *server) addSubsystem(sub *config.Subsystem, st *staged) error {
 	if t := s.target.Subsystem(sub.NQN); t != nil {
 		for _, n := range st.namespaces(sub) {
@@ -393,7 +394,7 @@ func (s *server) addSubsystem(sub *config.Subsystem, st *staged) error {
 	return nil
 }
 
-// namespaces are those of sub that were staged.
+// namespaces returns the staged namespaces of sub.
 func (st *staged) namespaces(sub *config.Subsystem) (all []target.NamespaceConfig) {
 	for i := range sub.Namespaces {
 		n := &sub.Namespaces[i]
@@ -404,10 +405,10 @@ func (st *staged) namespaces(sub *config.Subsystem) (all []target.NamespaceConfi
 	return all
 }
 
-// grow adds to a subsystem that was there the namespaces that were staged.
+// grow adds the staged namespaces to an existing subsystem.
 func (s *server) grow(sub *config.Subsystem, st *staged) error {
 	if s.cfg.Subsystem(sub.NQN) == nil {
-		return nil // it has them
+		return nil // a new subsystem has them already
 	}
 	var errs []error
 	for _, n := range st.namespaces(sub) {

@@ -27,8 +27,8 @@ type unclosable struct{ blockdev.Volume }
 
 func (v unclosable) Close() error { return errors.Join(v.Volume.Close(), errClose) }
 
-// A namespace is gone when it is removed, whatever closing its volume says: an error would have who asked believe that
-// nothing changed. The log has it.
+// A namespace is gone once it is removed, even if closing its volume fails: an error would make the caller believe
+// that nothing changed. It is logged.
 func TestRemoveNamespaceThatFailsToClose(t *testing.T) {
 	const nqn = "nqn.2026-11.org.example:a"
 	cfg := &config.Config{Listen: []cli.Endpoint{freeEndpoint(t)}, Subsystems: []config.Subsystem{{NQN: nqn, Namespaces: []config.Namespace{
@@ -41,7 +41,7 @@ func TestRemoveNamespaceThatFailsToClose(t *testing.T) {
 		t.Fatal(err)
 	}
 	e := s.exports[exportKey{nqn, 2}]
-	s.now.Lock() // somebody asks volumes for their size every now and then
+	s.now.Lock() // the sizes of volumes are queried periodically
 	e.volume = unclosable{e.volume}
 	s.now.Unlock()
 	next := s.cfg.Clone()
@@ -59,8 +59,8 @@ func TestRemoveNamespaceThatFailsToClose(t *testing.T) {
 	}
 }
 
-// The tag of a configuration isn't one of another run: who read it before the target was started anew, as a file says
-// that somebody has changed meanwhile, would undo that.
+// The tag of a configuration differs from those of other runs: otherwise a client that read it before the target
+// was restarted with a changed file would undo that change.
 func TestTagOfAnotherRun(t *testing.T) {
 	at := freeEndpoint(t)
 	cfg := func() *config.Config {
@@ -79,7 +79,7 @@ func TestTagOfAnotherRun(t *testing.T) {
 	}
 }
 
-// What is the default may be said or not: neither is a change. What is said otherwise is one.
+// A default may be given explicitly or not: neither is a change. Any other value is one.
 func TestDefaultSaid(t *testing.T) {
 	const bare = "subsystems: [{nqn: nqn.2026-11.org.example:a, namespaces: [{volume: mem:1MiB%s}]}]%s"
 	parse := func(namespace, rest string) *config.Config {
@@ -132,15 +132,16 @@ func TestDefaultsOfHelp(t *testing.T) {
 	}
 }
 
-// TestChangeWhileStopping: a change that is being made when the program stops is made before anything is closed, and none
-// begins after it. They went on at once: the change opened what nobody closed, and both wrote the same maps.
+// TestChangeWhileStopping: a change in progress when the program stops is completed before anything is closed, and
+// no other begins after it. They used to run concurrently: the change opened what nobody closed, and both wrote the
+// same maps.
 func TestChangeWhileStopping(t *testing.T) {
 	cfg := func() *config.Config {
 		return &config.Config{Subsystems: []config.Subsystem{{NQN: "nqn.2026-11.org.example:a", Namespaces: []config.Namespace{{Volume: "mem:1MiB"}}}}}
 	}
 	s := started(t, cfg(), freeEndpoint(t))
 	s.patience = 0
-	secrets := filepath.Join(t.TempDir(), "secrets") // which is waited for
+	secrets := filepath.Join(t.TempDir(), "secrets") // the change waits for it
 	if err := unix.Mkfifo(secrets, 0o600); err != nil {
 		t.Skip(err)
 	}
@@ -182,7 +183,7 @@ func TestChangeWhileStopping(t *testing.T) {
 	}
 }
 
-// TestChangeWithPipe: a pipe with secrets that nobody writes to fails the change, and holds up no other.
+// TestChangeWithPipe: if nobody writes to a pipe with secrets the change fails, and doesn't block other changes.
 func TestChangeWithPipe(t *testing.T) {
 	cfg := &config.Config{Subsystems: []config.Subsystem{{NQN: "nqn.2026-11.org.example:a"}}}
 	s := started(t, cfg, freeEndpoint(t))
@@ -206,7 +207,7 @@ func TestChangeWithPipe(t *testing.T) {
 	}
 }
 
-// TestDamagedState: who can't start a target because of what is saved is told where that is, and what to do.
+// TestDamagedState: a user who can't start a target because of its saved state is told where it is, and what to do.
 func TestDamagedState(t *testing.T) {
 	dir, at := t.TempDir(), freeEndpoint(t)
 	cfg := func() *config.Config {
@@ -231,7 +232,7 @@ func TestDamagedState(t *testing.T) {
 	}
 }
 
-// started is a target.
+// started returns a running target.
 func started(t *testing.T, cfg *config.Config, at cli.Endpoint) *server {
 	t.Helper()
 	cfg.Listen = []cli.Endpoint{at}

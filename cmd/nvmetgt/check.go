@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// everything is a configuration file that says all there is.
+// everything is a configuration file that contains every setting.
 const everything = `The file is YAML, in which relative paths count from where serve is started. This one
 says everything that there is; only subsystems are needed:
 
@@ -101,5 +101,5 @@ with it, with the line. It opens no volume and listens nowhere.
 	}
 }
 
-// oneFile wants the name of a file.
+// oneFile requires the name of one file.
 var oneFile = oneArg("the name of one file")

@@ -13,7 +13,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/statedir"
 )
 
-// serveControl serves the control socket, where the configuration asks for it.
+// serveControl serves the control socket if the configuration asks for it.
 func (s *server) serveControl() error {
 	if s.cfg.Control == "" {
 		return nil
@@ -27,7 +27,7 @@ func (s *server) serveControl() error {
 	return nil
 }
 
-// Status is control.Target's.
+// Status implements control.Target.
 func (s *server) Status() control.Status {
 	snap := s.target.Snapshot()
 	st := control.StatusOf(&snap)
@@ -40,7 +40,7 @@ func (s *server) Status() control.Status {
 	return st
 }
 
-// Config is control.Target's.
+// Config implements control.Target.
 func (s *server) Config() (*config.Config, string) {
 	s.now.Lock()
 	defer s.now.Unlock()
@@ -54,8 +54,8 @@ func (s *server) Config() (*config.Config, string) {
 	return c, s.tag()
 }
 
-// sized is a namespace with the size that its volume has now, where it says one: it may have grown since, and what says
-// the old size can't be started with. One of the locks is held.
+// sized returns n with the current size of its volume, if n gives a size: the volume may have grown, and a
+// configuration with the old size can't be started. One of the locks is held.
 func (s *server) sized(nqn string, n config.Namespace) config.Namespace {
 	e := s.exports[exportKey{nqn, n.NSID}]
 	if e == nil || n.Size == 0 {
@@ -67,11 +67,11 @@ func (s *server) sized(nqn string, n config.Namespace) config.Namespace {
 	return n
 }
 
-// tag tells one configuration from the next, and from those of other runs: a target that begins anew, as another file
-// says, counts from the same number. One of the locks is held.
+// tag distinguishes each configuration from the next, and from those of other runs: a target that is restarted,
+// possibly with another file, counts from the same number. One of the locks is held.
 func (s *server) tag() string { return fmt.Sprintf(`"%s-%d"`, s.run, s.changes) }
 
-// Apply is control.Target's. What it takes away is gone when it returns.
+// Apply implements control.Target. What it takes away is gone when it returns.
 func (s *server) Apply(c *config.Config, tag string) error {
 	gone, err := s.apply(c, tag)
 	if err == nil {
@@ -80,7 +80,7 @@ func (s *server) Apply(c *config.Config, tag string) error {
 	return err
 }
 
-// Reload is control.Target's. What it takes away is gone when it returns.
+// Reload implements control.Target. What it takes away is gone when it returns.
 func (s *server) Reload() error {
 	gone, err := s.reload(context.Background())
 	if err == nil {
@@ -89,7 +89,7 @@ func (s *server) Reload() error {
 	return err
 }
 
-// reload reads the file again, unless ctx ends first: it may be a pipe into which nobody writes.
+// reload reads the file again, unless ctx ends first: the file may be a pipe that nobody writes to.
 func (s *server) reload(ctx context.Context) (gone <-chan struct{}, err error) {
 	if s.file == "" {
 		return nil, control.ErrNoFile
@@ -104,8 +104,8 @@ func (s *server) reload(ctx context.Context) (gone <-chan struct{}, err error) {
 	return s.apply(c, "")
 }
 
-// reloadOnHangup reloads at each signal HUP, as daemons do, until the server closes. Without a file there is nothing to
-// read again, and the signal ends the program, as one that its terminal leaves.
+// reloadOnHangup reloads on each SIGHUP, as daemons do, until the server closes. Without a file there is nothing to
+// read again, and the signal ends the program, as when its terminal closes.
 func (s *server) reloadOnHangup() {
 	if s.file == "" {
 		return
@@ -126,7 +126,7 @@ func (s *server) reloadOnHangup() {
 				continue
 			}
 			s.log.Info("reloaded", "file", s.file)
-			select { // the next may bring anew what this one takes away
+			select { // the next reload may add again what this one takes away
 			case <-gone:
 			case <-time.After(changePatience):
 			case <-ctx.Done():
@@ -140,8 +140,7 @@ func (s *server) reloadOnHangup() {
 	})
 }
 
-// Save is control.Target's. The file is either the old one or the new one, also after a power
-// failure.
+// Save implements control.Target. The file is either the old one or the new one, even after a power failure.
 func (s *server) Save() error {
 	if s.file == "" {
 		return control.ErrNoFile

@@ -19,8 +19,8 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme/host"
 )
 
-// TestGrownVolume: what is saved after a volume has grown can be started with; the program's file as it was, and one that
-// says the new size or one between, can be applied meanwhile, in any order, and no other.
+// TestGrownVolume: a configuration saved after a volume has grown can be started; in the meantime the program's
+// original file, and any with the new size or one between, can be applied in any order, and no others.
 func TestGrownVolume(t *testing.T) {
 	const mib = 1 << 20
 	path := filepath.Join(t.TempDir(), "disk.img")
@@ -59,7 +59,7 @@ func TestGrownVolume(t *testing.T) {
 	started(t, saved, at).close()
 }
 
-// TestChangesLogged: the log says what comes by the control socket and succeeds; errors are told there.
+// TestChangesLogged: successful changes over the control socket are logged; errors are returned there.
 func TestChangesLogged(t *testing.T) {
 	s := started(t, &config.Config{Subsystems: []config.Subsystem{{NQN: "nqn.2026-11.org.example:a"}}}, freeEndpoint(t))
 	defer s.close()
@@ -81,8 +81,8 @@ func TestChangesLogged(t *testing.T) {
 	}
 }
 
-// TestStopWhileReloading: a configuration file that is a pipe into which nobody writes any more doesn't keep the program
-// from stopping after a signal HUP.
+// TestStopWhileReloading: a configuration file that is a pipe to which nobody writes any more doesn't prevent the
+// program from stopping after SIGHUP.
 func TestStopWhileReloading(t *testing.T) {
 	s := started(t, &config.Config{Subsystems: []config.Subsystem{{NQN: "nqn.2026-11.org.example:a"}}}, freeEndpoint(t))
 	s.file = clitest.NewPipe(t)
@@ -96,12 +96,12 @@ func TestStopWhileReloading(t *testing.T) {
 	if _, ok := soon.Receive(closed); !ok {
 		t.Error("it waits for the pipe")
 	}
-	w.Close() // which ends the read
+	w.Close() // this ends the read
 	<-closed
 }
 
-// TestLookWhileRemoving: a namespace whose volume doesn't answer takes long to remove. Meanwhile one can look at the
-// target, change it, and do what makes the volume answer.
+// TestLookWhileRemoving: a namespace whose volume doesn't answer takes long to remove. In the meantime the target
+// can be inspected and changed, and the volume can be made to answer.
 func TestLookWhileRemoving(t *testing.T) {
 	const nqn = "nqn.2026-11.org.example:a"
 	s := started(t, &config.Config{Subsystems: []config.Subsystem{{NQN: nqn, Namespaces: []config.Namespace{

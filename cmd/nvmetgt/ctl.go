@@ -12,7 +12,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/control"
 )
 
-// ctl is what the commands of ctl share.
+// ctl is the state that the commands of ctl share.
 type ctl struct{ socket string }
 
 func (x *ctl) client() *control.Client { return control.NewClient(x.socket) }
@@ -47,7 +47,7 @@ notice. It is gone with the program unless "ctl save" writes it to the program's
 	return cli.Parent(c)
 }
 
-// ctlExamples have an example of each command of ctl.
+// ctlExamples has an example of each command of ctl.
 var ctlExamples = map[string]string{
 	"show":             "show -o json",
 	"config":           "config > target.yaml",
@@ -121,10 +121,10 @@ func (x *ctl) edit(c *cobra.Command, change func(*config.Config) error) error {
 	return cli.Say(err, "%s: %s", c.Name(), lineOfRequest.ReplaceAllString(err.Error(), ""))
 }
 
-// lineOfRequest is where the target found a mistake in a configuration that nobody wrote.
+// lineOfRequest is the position of a mistake that the target found in a configuration that no user wrote.
 var lineOfRequest = regexp.MustCompile(`^request:\d+: `)
 
-// subsystem finds one that a flag names.
+// subsystem returns the subsystem that a flag names.
 func subsystem(cfg *config.Config, nqn string) (*config.Subsystem, error) {
 	if nqn == "" && len(cfg.Subsystems) == 1 {
 		return &cfg.Subsystems[0], nil
@@ -143,7 +143,7 @@ func nqnFlag(c *cobra.Command) *string {
 	return c.Flags().StringP("nqn", "n", "", "`NQN` of the subsystem (default the only one)")
 }
 
-// newPost is a command that has the target do something.
+// newPost returns a command that makes the target do something.
 func (x *ctl) newPost(name, short string, do func(*control.Client, context.Context) error) *cobra.Command {
 	return &cobra.Command{
 		Use: name, Short: short, Args: cli.NoArgs,
@@ -171,7 +171,7 @@ to connect are refused in a way that has them try again.`,
 	return c
 }
 
-// oneArg wants exactly one argument.
+// oneArg requires exactly one argument.
 func oneArg(what string) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
 		if len(args) != 1 {

@@ -54,7 +54,7 @@ non-optimized, inaccessible, persistent-loss and change.`,
 	return c
 }
 
-// newHost is a command that changes which hosts may connect.
+// newHost returns a command that changes which hosts may connect.
 func (x *ctl) newHost(name, short string, change func(s *config.Subsystem, host string) error) *cobra.Command {
 	c := &cobra.Command{Use: name + " NQN", Short: short, Args: oneArg("the NQN of a host")}
 	nqn := nqnFlag(c)
@@ -98,12 +98,12 @@ func forbidHost(s *config.Subsystem, host string) error {
 	return nil
 }
 
-// allowsAll is the error where a subsystem names no hosts. To name the first would put all others out.
+// allowsAll returns the error for a subsystem that lists no hosts. Listing the first one would exclude all others.
 func allowsAll(s *config.Subsystem) error {
 	return fmt.Errorf("subsystem %s allows every host; write those that it shall allow below its hosts: in what nvmetgt ctl config prints, and ctl apply that", s.NQN)
 }
 
-// newListen is a command that changes where the target listens.
+// newListen returns a command that changes where the target listens.
 func (x *ctl) newListen(name, short string, change func(cfg *config.Config, e cli.Endpoint) error) *cobra.Command {
 	return &cobra.Command{
 		Use: name + " TRANSPORT://ADDRESS:PORT", Short: short, Args: oneArg("an endpoint, as tcp://192.0.2.1:4420"),

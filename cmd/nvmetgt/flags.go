@@ -14,7 +14,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/config"
 )
 
-// defaultNQN is the subsystem's name unless the user gives one.
+// defaultNQN is the default name of the subsystem.
 const defaultNQN = "nqn.2026-11.io.nvme-anywhere:target"
 
 // serveFlags are the flags of serve: a short form of a configuration with one subsystem.
@@ -98,7 +98,7 @@ func (f *serveFlags) add(c *cobra.Command) {
 	cli.AddFlags(c, "Observation", watch)
 }
 
-// configuration is what the flags of c say, or the file that one of them names.
+// configuration returns the configuration from the flags of c, or from the file that one of them names.
 func (f *serveFlags) configuration(c *cobra.Command) (*config.Config, error) {
 	if f.config != "" {
 		if c.Flags().NFlag() > 1 {
@@ -134,7 +134,7 @@ func (f *serveFlags) configuration(c *cobra.Command) (*config.Config, error) {
 	return cfg, inFlags(cfg.Validate())
 }
 
-// network is how the flags have the transports work.
+// network returns the settings of the transports from the flags.
 func (f *serveFlags) network(c *cobra.Command) config.Network {
 	p := &f.packets
 	n := config.Network{
@@ -150,13 +150,13 @@ func (f *serveFlags) network(c *cobra.Command) config.Network {
 	return n
 }
 
-// subsystem is the one that the flags are about.
+// subsystem returns the subsystem that the flags describe.
 func (f *serveFlags) subsystem() config.Subsystem {
 	sub := config.Subsystem{NQN: f.nqn, Serial: f.serial, Hosts: f.hosts, MaxControllers: f.controllers}
 	for _, v := range f.volumes {
 		size := f.size
 		if hasOwnSize(v) {
-			size = 0 // it is for files
+			size = 0 // the flag is for files
 		}
 		sub.Namespaces = append(sub.Namespaces, config.Namespace{
 			Volume: v, Size: size, BlockSize: f.blockSize, ReadOnly: f.readOnly, Preallocate: f.preallocate, IO: f.io,
@@ -170,7 +170,7 @@ func duration(d time.Duration) *config.Duration {
 	return &t
 }
 
-// endpoints are the values of a flag.
+// endpoints parses the values of a flag.
 func endpoints(flag string, values []string) (all []cli.Endpoint, err error) {
 	for _, v := range values {
 		e, err := cli.ParseEndpoint(v)
@@ -182,7 +182,7 @@ func endpoints(flag string, values []string) (all []cli.Endpoint, err error) {
 	return all, nil
 }
 
-// checkLimits refuses a limit of nothing, which in a file stands for the default.
+// checkLimits rejects limits of zero, which in a file mean the default.
 func (f *serveFlags) checkLimits() error {
 	for _, l := range []struct {
 		flag               string
@@ -201,7 +201,7 @@ func (f *serveFlags) checkLimits() error {
 	return nil
 }
 
-// checkFile refuses what is said of a file to create where no volume is a file.
+// checkFile rejects flags for creating a file if no volume is a file.
 func (f *serveFlags) checkFile() error {
 	var flag string
 	switch {
@@ -224,7 +224,8 @@ func loadConfig(ctx context.Context, what, path string) (*config.Config, error) 
 	return cfg, err
 }
 
-// loadText is loadConfig with what the file held. It may be a pipe into which nobody writes, or a terminal.
+// loadText is loadConfig that also returns the content of the file. The file may be a pipe that nobody writes to,
+// or a terminal.
 func loadText(ctx context.Context, what, path string) (*config.Config, []byte, error) {
 	var cfg *config.Config
 	text, err := cli.Leaving(ctx, 0, func() (text []byte, err error) {
@@ -241,7 +242,7 @@ func loadText(ctx context.Context, what, path string) (*config.Config, []byte, e
 	return cfg, text, nil
 }
 
-// flagOf is the flag that gives a field of the configuration.
+// flagOf maps each field of the configuration to its flag.
 var flagOf = map[string]string{
 	"listen": "--listen", "metrics": "--metrics", "control": "--control", "pcap": "--pcap", "log.level": "--log-level",
 	"network.in_capsule": "--in-capsule", "network.queue_depth": "--queue-depth", "network.dscp": "--dscp", "network.priority": "--priority",
@@ -256,7 +257,7 @@ var flagOf = map[string]string{
 
 var indexes = regexp.MustCompile(`\[\d+\]`)
 
-// inFlags says an error of the configuration in terms of the flags that made it.
+// inFlags expresses an error of the configuration in terms of the flags that it was made from.
 func inFlags(err error) error {
 	var fe *config.FieldError
 	if !errors.As(err, &fe) {

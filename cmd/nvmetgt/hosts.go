@@ -6,16 +6,16 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/config"
 )
 
-// Which hosts may use a subsystem while a configuration becomes another: only those that both allow. A host that the
-// change forbids sees nothing of what it brings, and one that it lets in nothing of what it takes away.
+// While a configuration changes to another, only hosts that both allow may use a subsystem. A host that the change
+// forbids sees nothing that the change adds, and one that it allows sees nothing that the change takes away.
 
-// allowed is who may use a subsystem. The zero value is nobody.
+// allowed is the set of hosts that may use a subsystem. The zero value is the empty set.
 type allowed struct {
 	any   bool
 	hosts []string
 }
 
-// allowedBy is whom a subsystem allows; nobody may use one that isn't there.
+// allowedBy returns the hosts that a subsystem allows; a missing subsystem allows none.
 func allowedBy(sub *config.Subsystem) allowed {
 	if sub == nil {
 		return allowed{}
@@ -23,7 +23,7 @@ func allowedBy(sub *config.Subsystem) allowed {
 	return allowed{len(sub.Hosts) == 0, sub.Hosts}
 }
 
-// and is who may use it as both say.
+// and returns the hosts that both allow.
 func (a allowed) and(b allowed) allowed {
 	switch {
 	case a.any:
@@ -34,7 +34,8 @@ func (a allowed) and(b allowed) allowed {
 	return allowed{hosts: slices.DeleteFunc(slices.Clone(a.hosts), func(h string) bool { return !slices.Contains(b.hosts, h) })}
 }
 
-// narrow lets no host connect any more that next forbids. Those that are connected stay, for the change may fail yet.
+// narrow prevents new connections of hosts that next forbids. Connected ones stay, because the change may still
+// fail.
 func (s *server) narrow(next *config.Config, st *staged) error {
 	for i := range s.cfg.Subsystems {
 		sub := &s.cfg.Subsystems[i]
@@ -51,7 +52,7 @@ func (s *server) narrow(next *config.Config, st *staged) error {
 	return nil
 }
 
-// grant lets those connect whom sub allows as it is to be.
+// grant allows the hosts of sub, as it is in the new configuration, to connect.
 func (s *server) grant(sub *config.Subsystem) error {
 	from := s.cfg.Subsystem(sub.NQN)
 	if from != nil && slices.Equal(from.Hosts, sub.Hosts) {

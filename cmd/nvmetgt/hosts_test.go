@@ -23,8 +23,8 @@ const (
 	goesNQN     = "nqn.2026-11.org.example:goes"
 )
 
-// freeEndpoint is a TCP endpoint of this host that nobody listens on. Its address is of these tests alone: on
-// another's, who listens on any port might come to have it first.
+// freeEndpoint returns a TCP endpoint of this host that nobody listens on. Only these tests use its address: on an
+// address of others, somebody who listens on any free port might get it first.
 func freeEndpoint(t *testing.T) cli.Endpoint {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.2.1:0")
@@ -35,7 +35,7 @@ func freeEndpoint(t *testing.T) cli.Endpoint {
 	return cli.Endpoint{Transport: nvme.TransportTCP, Addr: netip.MustParseAddrPort(l.Addr().String())}
 }
 
-// come connects a host, until the test ends.
+// come connects a host until the test ends.
 func come(t *testing.T, e cli.Endpoint, nqn string, change ...func(*host.Config)) (*hostlib.Host, error) {
 	t.Helper()
 	cfg := host.Config{Remote: e.Addr, SubNQN: narrowedNQN, HostNQN: nqn, Queues: 1}
@@ -49,7 +49,8 @@ func come(t *testing.T, e cli.Endpoint, nqn string, change ...func(*host.Config)
 	return h, err
 }
 
-// narrowing is a target that allows two hosts, and what it is to be: a namespace and an endpoint more, and a host less.
+// narrowing returns a target that allows two hosts, and its next configuration: with another namespace and
+// endpoint, and one host less.
 func narrowing(t *testing.T) (s *server, next *config.Config) {
 	t.Helper()
 	s = started(t, &config.Config{Subsystems: []config.Subsystem{{
@@ -64,8 +65,8 @@ func narrowing(t *testing.T) (s *server, next *config.Config) {
 	return s, next
 }
 
-// TestForbidBeforeAdding: a host that a change forbids sees no namespace that the change adds, also where it is
-// connected; the others do.
+// TestForbidBeforeAdding: a host that a change forbids doesn't see a namespace that the change adds, even while it
+// is connected; the others do.
 func TestForbidBeforeAdding(t *testing.T) {
 	s, next := narrowing(t)
 	stays, err := come(t, s.cfg.Listen[0], staysNQN)
@@ -101,8 +102,8 @@ func TestForbidBeforeAdding(t *testing.T) {
 	sees(stays, 2)
 }
 
-// TestForbidBeforeListening: a host that a change forbids doesn't get in by what the change adds. Where the change then
-// fails, nothing has changed for it: it may connect, and where it is connected it stays so.
+// TestForbidBeforeListening: a host that a change forbids can't connect through what the change adds. If the change
+// then fails, nothing has changed for that host: it may connect, and existing connections stay.
 func TestForbidBeforeListening(t *testing.T) {
 	s, next := narrowing(t)
 	stays, err := come(t, s.cfg.Listen[0], goesNQN)
@@ -134,8 +135,8 @@ func TestForbidBeforeListening(t *testing.T) {
 	}
 }
 
-// TestAdmitLast: a host that a change lets in gets nothing that the change takes away, and no subsystem before all else
-// is there.
+// TestAdmitLast: a host that a change allows gets nothing that the change takes away, and no subsystem before
+// everything else is there.
 func TestAdmitLast(t *testing.T) {
 	s, next := narrowing(t)
 	const more = "nqn.2026-11.org.example:more"
@@ -170,7 +171,7 @@ func TestAdmitLast(t *testing.T) {
 	}
 }
 
-// TestUnreadableState: what can't be read of a new namespace keeps the change from being made before a host is
+// TestUnreadableState: if the saved state of a new namespace is unreadable, the change fails before a host is
 // disconnected.
 func TestUnreadableState(t *testing.T) {
 	dir := t.TempDir()
@@ -198,7 +199,7 @@ func TestUnreadableState(t *testing.T) {
 	}
 }
 
-// TestForbidHostNamedTwice: a host that is forbidden isn't allowed any more, however often the file named it.
+// TestForbidHostNamedTwice: a host that is forbidden is no longer allowed, however often the file listed it.
 func TestForbidHostNamedTwice(t *testing.T) {
 	sub := &config.Subsystem{NQN: narrowedNQN, Hosts: []string{goesNQN, staysNQN, goesNQN}}
 	if err := forbidHost(sub, goesNQN); err != nil {

@@ -50,7 +50,7 @@ of hosts go to a file of their own.`,
 				}
 			}
 			if _, err = c.OutOrStdout().Write(b); err != nil && len(im.Secrets) > 0 {
-				_ = os.Remove(secrets) // which would be in the way of another try
+				_ = os.Remove(secrets) // it would prevent another attempt
 			}
 			return err
 		},

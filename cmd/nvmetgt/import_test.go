@@ -12,13 +12,13 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/cli"
 )
 
-// fullOutput takes nothing.
+// fullOutput is an output on which every write fails.
 type fullOutput struct{}
 
 func (fullOutput) Write([]byte) (int, error) { return 0, errors.New("no space left") }
 
-// TestImportTwice: an import whose output isn't taken leaves no file of secrets behind, which would keep it from being
-// tried again.
+// TestImportTwice: an import whose output can't be written leaves no file of secrets behind, which would prevent
+// another attempt.
 func TestImportTwice(t *testing.T) {
 	dir := t.TempDir()
 	linux, secrets := filepath.Join(dir, "nvmetcli.json"), filepath.Join(dir, "secrets")

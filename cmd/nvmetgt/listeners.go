@@ -21,17 +21,17 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme/target"
 )
 
-// listener is an endpoint that is listened on.
+// listener is an endpoint that the target listens on.
 type listener struct {
-	said    []string       // what people are told of it
-	stops   []func() error // take it from hosts, and wait for nobody
-	closers []func() error // wait for what its connections have in volumes, and free the rest
+	said    []string       // lines about it for people
+	stops   []func() error // take it away from hosts, without waiting
+	closers []func() error // wait for commands of its connections in volumes, and release everything
 }
 
 func (l *listener) onStop(f func() error)  { l.stops = append(l.stops, f) }
 func (l *listener) onClose(f func() error) { l.closers = append(l.closers, f) }
 
-// onRemove is onClose for what can't fail.
+// onRemove is onClose for functions that can't fail.
 func (l *listener) onRemove(f func()) {
 	l.onClose(func() error {
 		f()
@@ -39,13 +39,13 @@ func (l *listener) onRemove(f func()) {
 	})
 }
 
-// stop takes the endpoint from hosts; close follows, which may take as long as a volume hangs.
+// stop takes the endpoint away from hosts; close must follow, which may take as long as a volume hangs.
 func (l *listener) stop() error { return undo(l.stops) }
 
-// close needs server.change itself: who calls it doesn't hold that.
+// close acquires server.change itself: the caller must not hold it.
 func (l *listener) close() error { return undo(l.closers) }
 
-// undo calls all, last opened, first closed.
+// undo calls all functions, in reverse order.
 func undo(all []func() error) error {
 	var errs []error
 	for _, f := range slices.Backward(all) {
@@ -54,14 +54,15 @@ func undo(all []func() error) error {
 	return errors.Join(errs...)
 }
 
-// openRNIC is the RNIC of a local address, and how many listeners use it.
+// openRNIC is the RNIC of a local address, and the number of listeners that use it.
 type openRNIC struct {
 	*softrnic.RNIC
 	users  int
-	remove func() // its figures
+	remove func() // removes its figures
 }
 
-// listen opens an endpoint as l, and adds it to what hosts discover. Also after an error l has to be stopped and closed.
+// listen opens an endpoint as l, and adds it to the discovery log. Even after an error l must be stopped and
+// closed.
 func (s *server) listen(e cli.Endpoint, l *listener) error {
 	if err := cli.CheckZone(e.Addr.Addr()); err != nil {
 		return fmt.Errorf("%slisten %w", s.mark, err)
@@ -83,11 +84,11 @@ func (s *server) listen(e cli.Endpoint, l *listener) error {
 	return nil
 }
 
-// listenError says why an endpoint can't be listened on, and what to do.
+// listenError says why the target can't listen on an endpoint, and what to do.
 func (s *server) listenError(e cli.Endpoint, err error) error {
 	name := s.mark + "listen"
 	switch {
-	case e.Transport != nvme.TransportTCP: // the RNIC says it all
+	case e.Transport != nvme.TransportTCP: // the RNIC's error says everything
 	case errors.Is(err, unix.EADDRINUSE):
 		return cli.Say(err, "%s %s: TCP port in use, most likely by another nvmetgt or the kernel's target; "+
 			"find it with `ss -ltnp sport = :%d`, or choose another address or port", name, e, e.Addr.Port())
@@ -99,8 +100,8 @@ func (s *server) listenError(e cli.Endpoint, err error) error {
 	return fmt.Errorf("%s %s: %w", name, e, err)
 }
 
-// inCapsule is the size of in-capsule data as the transports' configurations have it: 0 for
-// their default, below 0 for none.
+// inCapsule returns the size of in-capsule data for the transports' configurations: 0 for their default, below 0
+// for none.
 func (s *server) inCapsule() int {
 	switch v := s.cfg.Network.InCapsule; {
 	case v == nil:
@@ -152,7 +153,7 @@ func (s *server) listenRDMAOn(addr netip.AddrPort, l *listener) error {
 	return nil
 }
 
-// advertise has the discovery log name a port until l is stopped.
+// advertise adds a port to the discovery log until l is stopped.
 func (s *server) advertise(p target.Port, l *listener) error {
 	if err := s.target.AddPort(p); err != nil {
 		return err
@@ -161,7 +162,7 @@ func (s *server) advertise(p target.Port, l *listener) error {
 	return nil
 }
 
-// referrals are the other discovery services as the engine is told of them.
+// referrals returns the other discovery services in the engine's form.
 func referrals(cfg *config.Config) []target.Referral {
 	all := make([]target.Referral, 0, len(cfg.Discovery.Referrals))
 	for _, e := range cfg.Discovery.Referrals {
@@ -174,7 +175,7 @@ func referrals(cfg *config.Config) []target.Referral {
 	return all
 }
 
-// rnic is the RNIC of a local address, opened for its first listener and closed with its last.
+// rnic returns the RNIC of a local address, which is opened for its first listener and closed with its last.
 func (s *server) rnic(a netip.Addr, l *listener) (*softrnic.RNIC, error) {
 	nic := s.rnics[a]
 	if nic == nil {
@@ -209,7 +210,7 @@ func (s *server) rnicConfig() softrnic.Config {
 	return cfg
 }
 
-// busyPoll is the field of that name of either transport.
+// busyPoll returns the BusyPoll field of either transport.
 func (s *server) busyPoll() time.Duration {
 	switch v := s.cfg.Network.BusyPoll; {
 	case v == nil:
@@ -221,7 +222,7 @@ func (s *server) busyPoll() time.Duration {
 	}
 }
 
-// localAddrs are the addresses of this machine in the family of wildcard, loopback included.
+// localAddrs returns the addresses of this machine in the family of wildcard, including loopback.
 func localAddrs(wildcard netip.Addr) ([]netip.Addr, error) {
 	all, err := net.InterfaceAddrs()
 	if err != nil {
@@ -234,8 +235,8 @@ func localAddrs(wildcard netip.Addr) ([]netip.Addr, error) {
 	return as, nil
 }
 
-// ofFamily are those of all that wildcard stands for. IPv6 addresses of one link aren't among them: they are nothing
-// without the name of their interface.
+// ofFamily returns those of all that wildcard stands for. Link-local IPv6 addresses are not included: they mean
+// nothing without the name of their interface.
 func ofFamily(wildcard netip.Addr, all []net.Addr) (as []netip.Addr) {
 	for _, a := range all {
 		p, err := netip.ParsePrefix(a.String())
@@ -265,7 +266,7 @@ func (s *server) listenTCP(e cli.Endpoint, l *listener) error {
 	return s.advertise(tcp.DiscoveryPort(e.Addr), l)
 }
 
-// tap is what sees the bytes of NVMe/TCP connections: nothing without a capture.
+// tap returns what observes the bytes of NVMe/TCP connections: nil without a capture.
 func (s *server) tap() func(local, remote netip.AddrPort) tcp.Tap {
 	if s.capture == nil {
 		return nil

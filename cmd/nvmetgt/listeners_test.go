@@ -15,7 +15,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/tests/hostlib"
 )
 
-// TestEveryAddress: 0.0.0.0 is every IPv4 address, one that a machine gave itself (169.254.0.0/16) too.
+// TestEveryAddress: 0.0.0.0 means every IPv4 address, including self-assigned ones (169.254.0.0/16).
 func TestEveryAddress(t *testing.T) {
 	var all []net.Addr
 	for _, s := range []string{"127.0.0.1/8", "192.0.2.1/24", "169.254.7.1/16", "::1/128", "2001:db8::1/64", "fe80::1/64"} {
@@ -39,8 +39,8 @@ func TestEveryAddress(t *testing.T) {
 	}
 }
 
-// TestListenElsewhereInstead: new endpoints are opened before old ones are closed, so one that takes the place of another
-// can't be had in one step where that has its port. Who tries is told that, and not to look for another program.
+// TestListenElsewhereInstead: new endpoints are opened before old ones are closed, so an endpoint can't replace
+// another that holds its port in one step. The error says that, and doesn't suggest looking for another program.
 func TestListenElsewhereInstead(t *testing.T) {
 	cfg := &config.Config{Subsystems: []config.Subsystem{{NQN: "nqn.2026-11.org.example:a"}}}
 	at := freeEndpoint(t)
@@ -54,7 +54,7 @@ func TestListenElsewhereInstead(t *testing.T) {
 	}
 }
 
-// hanging is a target with a volume that can hang.
+// hanging is a target with a volume that can be made to hang.
 type hanging struct {
 	*server
 	volume blockdev.Volume
@@ -69,7 +69,7 @@ func newHanging(t *testing.T) *hanging {
 	return &hanging{server: s, volume: s.exports[exportKey{narrowedNQN, 1}].volume}
 }
 
-// hang has a host come by an endpoint, and read from the volume, which has the volume hang until toggle.
+// hang connects a host to an endpoint and makes it read from the volume, which then hangs until toggle.
 func (h *hanging) hang(t *testing.T, e cli.Endpoint) *hostlib.Host {
 	t.Helper()
 	host, err := come(t, e, staysNQN)
@@ -94,9 +94,9 @@ func (h *hanging) hang(t *testing.T, e cli.Endpoint) *hostlib.Host {
 	return host
 }
 
-// TestUnlistenWhileHanging: an endpoint by which a host has something in a volume that hangs is gone from hosts at once
-// when it is removed, and others change the target meanwhile, as by listening there again. It is closed when the volume
-// has answered.
+// TestUnlistenWhileHanging: an endpoint over which a host has a command in a volume that hangs is taken away from
+// hosts at once when it is removed, and other changes can be made in the meantime, such as listening there again.
+// It is closed when the volume has answered.
 func TestUnlistenWhileHanging(t *testing.T) {
 	h := newHanging(t)
 	next, _ := h.Config()
@@ -132,7 +132,8 @@ func TestUnlistenWhileHanging(t *testing.T) {
 	}
 }
 
-// TestDropWhileHanging: nor does a change that fails wait for hosts that have come by what it listened on.
+// TestDropWhileHanging: a change that fails doesn't wait either for hosts that have connected through its new
+// endpoint.
 func TestDropWhileHanging(t *testing.T) {
 	h := newHanging(t)
 	next, _ := h.Config()

@@ -99,7 +99,7 @@ allows. A file that doesn't exist yet needs no formatting: serve creates it with
 	return c
 }
 
-// pmemError says why a command can't do its work on a file.
+// pmemError says why a command can't process a file.
 func pmemError(command, path string, err error) error {
 	var op *blockdev.OpError
 	switch {
@@ -111,7 +111,7 @@ func pmemError(command, path string, err error) error {
 	return fmt.Errorf("pmem %s: %w", command, err)
 }
 
-// missing tells whether there is nothing of a name, no link either.
+// missing reports whether nothing of that name exists, not even a link.
 func missing(path string) bool {
 	_, err := os.Lstat(path)
 	return errors.Is(err, fs.ErrNotExist)
@@ -150,7 +150,7 @@ func printReport(w io.Writer, path string, r *persist.Report) error {
 	return err
 }
 
-// verdict is an error where data is lost or something is to be repaired.
+// verdict returns an error if data is lost or something needs repair.
 func verdict(path string, r *persist.Report) error {
 	switch lost := len(r.Damage) + r.Lost; {
 	case r.Clean() || r.Repaired && lost == 0:

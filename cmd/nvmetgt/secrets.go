@@ -9,7 +9,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme/target"
 )
 
-// authentication reads the files of secrets that a configuration names; nil where it names none.
+// authentication reads the files of secrets that a configuration names; it returns nil if it names none.
 func (s *server) authentication(cfg *config.Config) (*target.Authentication, error) {
 	c := cfg.Authentication
 	if c == nil {
@@ -56,7 +56,7 @@ func (s *server) authentication(cfg *config.Config) (*target.Authentication, err
 	return a, nil
 }
 
-// admitsNobody tells whether each host has to authenticate itself, and none can.
+// admitsNobody reports whether every host has to authenticate itself, and none can.
 func admitsNobody(a *target.Authentication) bool {
 	return a != nil && len(a.Hosts) == 0 && !a.Optional
 }

@@ -21,45 +21,46 @@ import (
 	"github.com/nvme-anywhere/nvmeof/statedir"
 )
 
-// closeTime bounds how long connections that are to end are waited for when the program stops.
+// closeTime bounds the wait for ending connections when the program stops.
 const closeTime = 5 * time.Second
 
 // server is a running target and everything it holds.
 type server struct {
 	log  *slog.Logger
-	said bytes.Buffer // what is printed when it is ready
-	mark string       // in front of a setting's name in errors: "--" where flags gave it
-	file string       // the configuration file; empty where flags gave the configuration
+	said bytes.Buffer // what is printed when the target is ready
+	mark string       // prefix of a setting's name in errors: "--" if it came from flags
+	file string       // the configuration file; empty if the configuration came from flags
 
 	service service
-	drain   time.Duration // what commands under way have at the end
+	drain   time.Duration // time for outstanding commands at the end
 	target  *target.Target
 	figures *metrics.Set
 	capture *softrnic.Capture
 	closers []func() error // last opened, first closed
 
-	// change is for one change at a time, which may wait for a pipe or for connections. It guards what follows. Those who
-	// only look at the first of these have now, which is never held for long, and who changes them has both.
+	// change serializes changes, each of which may wait for a pipe or for connections, and guards the fields that
+	// follow. To read the first of these (up to finishing) now suffices, which is never held for long; to write
+	// them takes both.
 	change, now sync.Mutex
-	stopped     bool            // nothing is changed any more
-	patience    time.Duration   // with a pipe that has secrets; 0: without end
-	starting    context.Context // which ends that; nil when the program has begun: a change is made, or isn't
+	stopped     bool            // no more changes are made
+	patience    time.Duration   // how long to wait for a pipe with secrets; 0: forever
+	starting    context.Context // interrupts that wait; nil once the program has started: then changes aren't interrupted
 	cfg         *config.Config
 	changes     uint64 // of cfg, in this run
 	exports     map[exportKey]*export
-	going       map[*export]bool // hosts have them no more, and finishing closes them; now guards it
-	finishing   sync.WaitGroup   // changes of which something is still used that they took away
+	going       map[*export]bool // taken away from hosts, to be closed by finishing; now guards it
+	finishing   sync.WaitGroup   // changes that have taken away something that is still in use
 
-	run       string                         // tells this run of the program from others
-	auth      *target.Authentication         // which cfg asks for
-	pools     map[string]*blockdev.Directory // of subsystems whose hosts create namespaces, by NQN
+	run       string                         // identifies this run of the program
+	auth      *target.Authentication         // as cfg asks for
+	pools     map[string]*blockdev.Directory // for subsystems whose hosts create namespaces, by NQN
 	listeners map[cli.Endpoint]*listener
 	rnics     map[netip.Addr]*openRNIC
 
-	incomplete error // why the capture lacks something, once it is closed
+	incomplete error // why the capture is incomplete, once it is closed
 }
 
-// start makes everything that cfg says, or nothing.
+// start creates everything that cfg describes, or fails.
 func start(cfg *config.Config, s *server) error {
 	cfg.Complete()
 	s.run = rand.Text()
@@ -79,7 +80,7 @@ func start(cfg *config.Config, s *server) error {
 		return err
 	}
 	s.onClose(s.closeListeners)
-	// Nobody shall connect before there is something to connect to.
+	// No host may connect before there is something to connect to.
 	volumes := cfg.Clone()
 	volumes.Listen = nil
 	for _, step := range []*config.Config{volumes, cfg} {
@@ -93,12 +94,12 @@ func start(cfg *config.Config, s *server) error {
 	return nil
 }
 
-// changePatience is how long a change waits for a pipe with secrets, and all others for it. As the program begins, somebody
-// may have to type them.
+// changePatience is how long a change waits for a pipe with secrets, and thus how long it holds up other changes.
+// When the program starts there is no limit: somebody may have to type them.
 const changePatience = 5 * time.Second
 
-// lastChange waits for a change that is being made, which goes on when the control socket has closed, and has no other
-// begin: what it would change is being closed.
+// lastChange waits for a change in progress, which continues even after the control socket has closed, and prevents
+// further ones: what they would change is being closed.
 func (s *server) lastChange() error {
 	s.change.Lock()
 	defer s.change.Unlock()
@@ -106,7 +107,7 @@ func (s *server) lastChange() error {
 	return nil
 }
 
-// onClose adds what close undoes.
+// onClose adds a function for close to call.
 func (s *server) onClose(f func() error) { s.closers = append(s.closers, f) }
 
 // close undoes everything, last opened first, and logs what goes wrong.
@@ -142,7 +143,7 @@ func (s *server) openTarget() error {
 	return nil
 }
 
-// openState opens the directory where what persists is kept; without it nothing does.
+// openState opens the directory for persistent state; without one, nothing persists.
 func (s *server) openState() (target.Store, error) {
 	if s.cfg.State == "" {
 		return nil, nil //nolint:nilnil // no store is a store that the target takes
@@ -177,7 +178,7 @@ func (s *server) openCapture() error {
 	return nil
 }
 
-// watchCapture has the log say that the capture can't be written any more, however long the program goes on.
+// watchCapture logs when the capture can't be written any more, however long the program continues.
 func (s *server) watchCapture() {
 	<-s.capture.Done()
 	if err := s.capture.Close(); err != nil {
@@ -185,7 +186,7 @@ func (s *server) watchCapture() {
 	}
 }
 
-// serveMetrics serves the figures of everything that is open, where the configuration asks for it.
+// serveMetrics serves the figures of everything that is open, if the configuration asks for it.
 func (s *server) serveMetrics() error {
 	if s.cfg.Metrics == "" {
 		return nil
@@ -199,14 +200,13 @@ func (s *server) serveMetrics() error {
 	return nil
 }
 
-// announce says what is exported, and where. The line that begins with "ready" is the last.
-// A service manager is told, too. Whoever waits for the line must not wait for ever, so that an
-// output that doesn't take it is an error.
+// announce prints what is exported, and where. The line that begins with "ready" is the last. A service manager is
+// notified too. Whoever waits for the line must not wait forever, so an output that can't be written is an error.
 func (s *server) announce(out io.Writer) error {
 	s.describe()
 	fmt.Fprintf(&s.said, "ready: %s; stop with Ctrl-C\n", s.exported())
 	if _, err := s.said.WriteTo(out); err != nil {
-		// As text: of a broken pipe the program would else end without a word.
+		// As text: on a broken pipe error, the program would end without a message.
 		return fmt.Errorf("standard output: %s; nobody would learn that the target is ready", cli.Cause(err).Error())
 	}
 	s.service.ready(s.exported(), func() { s.target.Snapshot() })
@@ -214,9 +214,9 @@ func (s *server) announce(out io.Writer) error {
 	return nil
 }
 
-// describe says what is exported, and where.
+// describe adds what is exported, and where, to the output.
 func (s *server) describe() {
-	s.change.Lock() // the control socket is there already
+	s.change.Lock() // the control socket already exists
 	defer s.change.Unlock()
 	several := len(s.cfg.Subsystems) > 1
 	for _, sub := range s.cfg.Subsystems {
@@ -240,7 +240,7 @@ func (s *server) describe() {
 	}
 }
 
-// exported is what there is, in a few words.
+// exported summarizes what is exported.
 func (s *server) exported() string {
 	s.now.Lock()
 	defer s.now.Unlock()

@@ -8,18 +8,18 @@ import (
 	"github.com/coreos/go-systemd/v22/daemon"
 )
 
-// service is systemd, where it started the program with Type=notify; elsewhere nothing happens.
-// What can't be said to it is lost: it has its own timeouts.
+// service notifies systemd if that started the program with Type=notify; otherwise it does nothing. Failures to
+// notify are ignored: systemd has its own timeouts.
 type service struct {
 	stop    chan struct{}
 	running sync.WaitGroup
 }
 
-// say sends lines of sd_notify(3).
+// say sends lines as sd_notify(3) does.
 func (s *service) say(state string) { _, _ = daemon.SdNotify(false, state) }
 
-// ready says that the target serves, and from then on that it is alive, as often as systemd's
-// watchdog wants. alive returns when the program can still do its work, and blocks when not.
+// ready reports that the target serves, and from then on that it is alive, as often as systemd's watchdog requires.
+// alive returns if the program can still do its work, and blocks if not.
 func (s *service) ready(status string, alive func()) {
 	s.say(daemon.SdNotifyReady + "\nSTATUS=" + status)
 	every, err := daemon.SdWatchdogEnabled(false)
@@ -42,7 +42,7 @@ func (s *service) ready(status string, alive func()) {
 	})
 }
 
-// stopping says that the program ends, and within which time.
+// stopping reports that the program is ending, and within what time.
 func (s *service) stopping(within time.Duration) {
 	s.say(fmt.Sprintf("%s\nEXTEND_TIMEOUT_USEC=%d", daemon.SdNotifyStopping, within.Microseconds()))
 }

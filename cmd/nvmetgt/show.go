@@ -16,7 +16,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/control"
 )
 
-// showStatus writes what a target does, for people.
+// showStatus writes the status of a target, for people.
 func showStatus(w io.Writer, st *control.Status) {
 	draining := ""
 	if st.Draining {
@@ -88,7 +88,7 @@ func showControllers(w io.Writer, all []control.Controller) {
 	t.Render()
 }
 
-// authenticated says in a few words how a host was authenticated, if it was.
+// authenticated describes how a host was authenticated, if it was.
 func authenticated(a *control.Authentication) string {
 	switch {
 	case a == nil:

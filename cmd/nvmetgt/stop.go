@@ -12,7 +12,7 @@ import (
 
 var errDraining = errors.New("draining: hosts are refused")
 
-// readiness says why hosts can't connect now.
+// readiness returns why hosts can't connect now, or nil.
 func (s *server) readiness() error {
 	if s.target.Draining() {
 		return errDraining
@@ -20,7 +20,7 @@ func (s *server) readiness() error {
 	return nil
 }
 
-// Drain is control.Target's.
+// Drain implements control.Target.
 func (s *server) Drain(ctx context.Context, timeout *time.Duration) error {
 	limit := s.drain
 	if timeout != nil {
@@ -39,7 +39,7 @@ func (s *server) Drain(ctx context.Context, timeout *time.Duration) error {
 	return err
 }
 
-// Resume is control.Target's.
+// Resume implements control.Target.
 func (s *server) Resume() {
 	s.target.Resume()
 	s.log.Info("hosts are taken again")
@@ -49,13 +49,13 @@ func (s *server) Resume() {
 const (
 	// closeHint is how long closing may take before the user is told what it waits for.
 	closeHint = 2 * closeTime
-	// closeGrace is how long it may go on after a signal: one that comes while nothing hangs
-	// changes nothing.
+	// closeGrace is how long closing may continue after a signal: a signal that arrives while nothing hangs has no
+	// effect.
 	closeGrace = time.Second
 )
 
-// end closes everything. Volumes are waited for as long as they have commands under way, and a change that is being
-// made, which may be for ever; a signal ends that.
+// end closes everything. It waits for volumes for as long as they have commands outstanding, and for a change in
+// progress, which may take forever; a signal ends the wait.
 func (s *server) end() error {
 	interrupted := make(chan os.Signal, 1)
 	signal.Notify(interrupted, os.Interrupt, unix.SIGTERM)
@@ -88,5 +88,5 @@ func (s *server) stop() {
 	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, unix.SIGTERM)
 	defer cancel()
 	s.service.stopping(s.drain + 2*closeTime)
-	_ = s.Drain(ctx, nil) // it is logged, and the program ends anyway
+	_ = s.Drain(ctx, nil) // the error is logged, and the program ends anyway
 }

@@ -19,17 +19,17 @@ import (
 	"github.com/nvme-anywhere/nvmeof/persist"
 )
 
-// exportKey names a namespace of a target.
+// exportKey identifies a namespace of a target.
 type exportKey struct {
 	nqn  string
 	nsid uint32
 }
 
-// export is a volume that is exported.
+// export is an exported volume.
 type export struct {
 	volume blockdev.Volume
-	opened int64  // its size then
-	remove func() // its figures
+	opened int64  // its size when it was opened
+	remove func() // removes its figures
 }
 
 func (e *export) close() error {
@@ -66,20 +66,20 @@ func (s *server) openExport(key exportKey, n *config.Namespace) (*export, error)
 	return &export{v, i.Size, s.figures.AddVolume(key.volumeName(), v)}, nil
 }
 
-// grown tells whether the volume has had a size, or passed it by, since it was opened.
+// grown reports whether the volume has had that size, or grown past it, since it was opened.
 func (e *export) grown(size int64) bool {
 	now := e.volume.Info().Size
 	return min(e.opened, now) <= size && size <= max(e.opened, now)
 }
 
-// hasOwnSize tells whether a volume says its size itself.
+// hasOwnSize reports whether a volume's specification includes its size.
 func hasOwnSize(spec string) bool {
 	kind, size, _ := strings.Cut(wrap.Innermost(spec), ":")
 	return size != "" && (kind == "mem" || kind == "null")
 }
 
-// absolute is a specification whose path counts from the root, so that another program, which runs elsewhere, opens
-// the file that is meant.
+// absolute returns the specification with an absolute path, so that another program, which runs elsewhere, opens
+// the intended file.
 func absolute(spec string) (string, error) {
 	inner := wrap.Innermost(spec)
 	before := strings.TrimSuffix(spec, inner)
@@ -90,7 +90,7 @@ func absolute(spec string) (string, error) {
 		return spec, nil
 	case kind == "file" || kind == persist.Kind().Name:
 		before, path = before+kind+":", rest
-	default: // a file that exists may have a colon in it; all else is a kind that isn't one
+	default: // an existing file may have a colon in its name; anything else is an unknown kind
 		if _, err := os.Stat(inner); err != nil && !strings.Contains(kind, "/") {
 			return spec, nil
 		}
@@ -102,10 +102,10 @@ func absolute(spec string) (string, error) {
 	return before + path, err
 }
 
-// volumeName is what figures call a volume.
+// volumeName is the volume's name in figures.
 func (k exportKey) volumeName() string { return fmt.Sprintf("%s/%d", k.nqn, k.nsid) }
 
-// namespace is how the engine is told of an export.
+// namespace returns the engine's configuration for an export.
 func (e *export) namespace(n *config.Namespace) target.NamespaceConfig {
 	c := target.NamespaceConfig{NSID: n.NSID, Volume: e.volume, ANAGroup: n.ANAGroup}
 	if n.UUID != nil {
@@ -120,8 +120,8 @@ func (e *export) namespace(n *config.Namespace) target.NamespaceConfig {
 	return c
 }
 
-// volumeError says in terms of the configuration why a volume can't be opened. It is a mistake
-// of the user where no file has a part in it.
+// volumeError says in terms of the configuration why a volume can't be opened. It is a user error if no file is
+// involved.
 func (s *server) volumeError(spec string, o *blockdev.Options, err error) error {
 	name := s.mark + "volume"
 	var op *blockdev.OpError

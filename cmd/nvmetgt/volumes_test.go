@@ -13,7 +13,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/persist"
 )
 
-// A path that ctl is given counts from where ctl runs; what isn't one stays as it is.
+// A path that is given to ctl is relative to where ctl runs; what isn't a path stays unchanged.
 func TestAbsolute(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(dir)
@@ -44,7 +44,7 @@ func TestAbsolute(t *testing.T) {
 	}
 }
 
-// TestNoSuchFile: what creates a file is said as the configuration says it, which flags or a file have given.
+// TestNoSuchFile: the error says how to create the file in terms of the configuration's source, flags or a file.
 func TestNoSuchFile(t *testing.T) {
 	t.Chdir(t.TempDir())
 	for mark, want := range map[string]string{
@@ -58,7 +58,7 @@ func TestNoSuchFile(t *testing.T) {
 	}
 }
 
-// TestPmemAsFile: who exports persistent memory as a plain file, which hosts could only destroy, is warned.
+// TestPmemAsFile: a user who exports persistent memory as a plain file, which hosts could only destroy, is warned.
 func TestPmemAsFile(t *testing.T) {
 	dir := t.TempDir()
 	kept, plain := filepath.Join(dir, "kept.img"), filepath.Join(dir, "plain.img")
@@ -95,7 +95,7 @@ func TestPmemAsFile(t *testing.T) {
 	}
 }
 
-// TestPmemErrors: a command names as missing only what it could make.
+// TestPmemErrors: a command reports as missing only what it could create.
 func TestPmemErrors(t *testing.T) {
 	dir := t.TempDir()
 	link, none := filepath.Join(dir, "link"), filepath.Join(dir, "none")

@@ -14,16 +14,16 @@ import (
 	"github.com/nvme-anywhere/nvmeof/blockdev/wrap"
 )
 
-// sizeInterval is how often volumes are asked for their size.
+// sizeInterval is how often the sizes of volumes are queried.
 const sizeInterval = time.Second
 
-// watchVolumes looks after the volumes until the server closes: it notices new sizes, and
-// obeys the signals for wrappers.
+// watchVolumes watches the volumes until the server closes: it detects new sizes, and handles the signals for
+// wrappers.
 func (s *server) watchVolumes() {
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() { s.watchSizes(ctx) })
-	// From here on, lest one that comes soon ends the program.
+	// Register at once, so that an early signal doesn't end the program.
 	freeze, scrub := make(chan os.Signal, 1), make(chan os.Signal, 1)
 	signal.Notify(freeze, unix.SIGUSR1)
 	signal.Notify(scrub, unix.SIGUSR2)
@@ -38,7 +38,8 @@ func (s *server) watchVolumes() {
 	})
 }
 
-// volumes are those exported now, and those that are waited for since they aren't. Each may be closed at any time.
+// volumes returns the exported volumes, and those that were taken away and are not closed yet. Each may be closed
+// at any time.
 func (s *server) volumes() []blockdev.Volume {
 	s.now.Lock()
 	defer s.now.Unlock()
@@ -52,7 +53,7 @@ func (s *server) volumes() []blockdev.Volume {
 	return all
 }
 
-// watchSizes asks each volume whose size can change. Asking costs a system call.
+// watchSizes queries each volume whose size can change. A query costs a system call.
 func (s *server) watchSizes(ctx context.Context) {
 	failed := map[blockdev.Resizer]bool{}
 	tick := time.NewTicker(sizeInterval)
@@ -73,7 +74,7 @@ func (s *server) watchSizes(ctx context.Context) {
 	}
 }
 
-// refresh has a volume look at its size, and says whether it could.
+// refresh makes a volume check its size, and reports whether that succeeded.
 func (s *server) refresh(v blockdev.Resizer, failed bool) bool {
 	before := v.Info().Size
 	err := v.Refresh()
@@ -90,8 +91,8 @@ func (s *server) refresh(v blockdev.Resizer, failed bool) bool {
 	return err == nil
 }
 
-// watchSignal does something with each volume when a signal comes. Each signal is watched by itself: what a scrub waits
-// for may be a volume to thaw.
+// watchSignal calls do for each volume when a signal comes. Each signal has its own goroutine: a scrub may be
+// waiting for a volume to be thawed.
 func (s *server) watchSignal(ctx context.Context, signals <-chan os.Signal, do func(blockdev.Volume)) {
 	for {
 		select {
@@ -105,7 +106,7 @@ func (s *server) watchSignal(ctx context.Context, signals <-chan os.Signal, do f
 	}
 }
 
-// toggle is for signal USR1: it freezes or thaws the layers of a volume that can be.
+// toggle handles SIGUSR1: it freezes or thaws the layers of a volume that support it.
 func (s *server) toggle(v blockdev.Volume) {
 	for _, f := range wrap.Find[*wrap.Freezer](v) {
 		if f.Frozen() {
@@ -118,7 +119,7 @@ func (s *server) toggle(v blockdev.Volume) {
 	}
 }
 
-// scrub is for signal USR2: it compares all blocks of a volume that has checksums.
+// scrub handles SIGUSR2: it checks all blocks of a volume with checksums.
 func (s *server) scrub(ctx context.Context, v blockdev.Volume) {
 	for _, k := range wrap.Find[*wrap.Checker](v) {
 		found, err := k.Scrub(ctx)

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// evaluate gives the value of an arithmetic expression, as fio has it in parentheses: +, -, *, / and % without
-// fractions, ^ for powers, and numbers as literal reads them.
+// evaluate returns the value of an arithmetic expression, as fio allows it in parentheses: +, -, *, / and % on
+// integers, ^ for powers, and numbers as literal reads them.
 func evaluate(text string, literal func(string) (int64, error)) (int64, error) {
 	e := &expression{rest: text, literal: literal}
 	v, err := e.sum()
@@ -30,20 +30,20 @@ var (
 	errZero  = errors.New("a division by zero")
 )
 
-// Bounds of what is calculated: values stay small whatever is written.
+// Bounds of the calculation: values stay small whatever the expression.
 const (
 	maxBits    = 1 << 10 // of a value
 	maxNesting = 100     // of parentheses
 )
 
-// expression is one that is being read, from its front.
+// expression is an expression being parsed from the front.
 type expression struct {
 	rest    string
 	literal func(string) (int64, error)
 	nesting int
 }
 
-// operator takes one of those in set, if it comes next; 0 if none does.
+// operator consumes one of the operators in set if it comes next, or returns 0.
 func (e *expression) operator(set string) byte {
 	e.rest = strings.TrimLeft(e.rest, " \t")
 	if e.rest == "" || !strings.Contains(set, e.rest[:1]) {
@@ -58,7 +58,7 @@ func (e *expression) sum() (*big.Int, error) { return e.chain("+-", e.product) }
 
 func (e *expression) product() (*big.Int, error) { return e.chain("*/%", e.power) }
 
-// chain reads operands with operators of set between, which apply from left to right.
+// chain parses operands separated by operators of set, which apply from left to right.
 func (e *expression) chain(set string, operand func() (*big.Int, error)) (*big.Int, error) {
 	v, err := operand()
 	for err == nil {
@@ -74,7 +74,7 @@ func (e *expression) chain(set string, operand func() (*big.Int, error)) (*big.I
 	return nil, err
 }
 
-// power reads an operand and what it is raised to, which binds from right to left.
+// power parses an operand and its exponent; ^ is right-associative.
 func (e *expression) power() (*big.Int, error) {
 	v, err := e.operand()
 	if err != nil || e.operator("^") == 0 {
@@ -87,7 +87,7 @@ func (e *expression) power() (*big.Int, error) {
 	return v, apply('^', v, w)
 }
 
-// apply makes v what the operator makes of v and w.
+// apply sets v to the result of op on v and w.
 func apply(op byte, v, w *big.Int) error {
 	switch op {
 	case '+':
@@ -117,7 +117,7 @@ func apply(op byte, v, w *big.Int) error {
 	return nil
 }
 
-// operand reads a number, or an expression in parentheses, with a sign before it or not.
+// operand parses a number or an expression in parentheses, optionally with a sign.
 func (e *expression) operand() (*big.Int, error) {
 	if e.nesting++; e.nesting > maxNesting {
 		return nil, errors.New("too many parentheses")
@@ -147,7 +147,7 @@ func (e *expression) operand() (*big.Int, error) {
 	return big.NewInt(n), err
 }
 
-// unsigned is the value of an expression that can't be below zero.
+// unsigned returns the value of an expression that must not be negative.
 func unsigned(text string, literal func(string) (int64, error)) (int64, error) {
 	n, err := evaluate(text, literal)
 	if err == nil && n < 0 {
@@ -156,5 +156,5 @@ func unsigned(text string, literal func(string) (int64, error)) (int64, error) {
 	return n, err
 }
 
-// expressed reports whether a value is an expression and not a number.
+// expressed reports whether a value is an expression rather than a number.
 func expressed(v string) bool { return strings.HasPrefix(v, "(") }

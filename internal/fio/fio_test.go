@@ -18,7 +18,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/loadgen"
 )
 
-// Every option's example can be set, and alters a job that hasn't got it.
+// Every option's example can be set, and changes a job that doesn't have it.
 func TestExamples(t *testing.T) {
 	for _, o := range Options() {
 		for _, name := range append([]string{o.Name}, o.Aliases...) {
@@ -273,8 +273,8 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// TestIdleOptions: options that speak of files and of the kernel's interfaces are taken from a job file, told of once
-// each, and not reported as if they had an effect.
+// TestIdleOptions: options that concern files and the kernel's interfaces are accepted in a job file, reported once
+// each, and not listed as if they had an effect.
 func TestIdleOptions(t *testing.T) {
 	f, err := Parse("x.fio", strings.NewReader("[global]\nioengine=libaio\ndirect=1\nfilename=/dev/nvme0n1\nbs=8k\n[a]\nthread\n[b]\nioengine=io_uring\ninvalidate=1\n"))
 	if err != nil {
@@ -300,7 +300,7 @@ func TestIdleOptions(t *testing.T) {
 	}
 }
 
-// TestJobFileText: comments behind what a line says, and the environment, as in fio's job files.
+// TestJobFileText: trailing comments and environment variables work as in fio's job files.
 func TestJobFileText(t *testing.T) {
 	t.Setenv("BENCH_TEST_BS", "16k")
 	t.Setenv("BENCH_TEST_NONE", "")
@@ -314,7 +314,7 @@ func TestJobFileText(t *testing.T) {
 	}
 }
 
-// TestKeywords: what fio puts in the place of facts of the machine, in job files, and calculates with.
+// TestKeywords: the keywords that fio replaces by facts about the machine in job files, and calculates with.
 func TestKeywords(t *testing.T) {
 	f, err := Parse("x.fio", strings.NewReader("[a]\nnumjobs=$ncpus\nbs=$pagesize\nsize=$mb_memory\n[b]\nnumjobs=2*$ncpus\niodepth=($ncpus+1)*2\nname=of$ncpus-$else\n"))
 	if err != nil {
@@ -340,7 +340,7 @@ func TestExpressions(t *testing.T) {
 	}
 }
 
-// TestErrno: fio's error of data that differ is not that of a device that fails.
+// TestErrno: fio's error for wrong data differs from that of a failing device.
 func TestErrno(t *testing.T) {
 	for err, want := range map[error]int{errors.New("any"): 5, error(&loadgen.VerifyError{}): 84} {
 		jobs, res := results(t, "group_reporting")
@@ -352,8 +352,8 @@ func TestErrno(t *testing.T) {
 	}
 }
 
-// TestLogs: a line is a time in ms, a value in KiB/s, operations a second or ns, and a direction. A rate is told of an
-// interval in which nothing ended, a latency isn't.
+// TestLogs: a line is a time in ms, a value in KiB/s, operations per second or ns, and a direction. An interval in
+// which nothing ended has a rate, but no latency.
 func TestLogs(t *testing.T) {
 	j := NewJob("mine")
 	for _, s := range []setting{{"rw", "rw"}, {"write_bw_log", "a"}, {"write_iops_log", ""}, {"write_lat_log", "d/b"}, {"log_avg_msec", "500"}} {
@@ -394,8 +394,8 @@ func TestLogs(t *testing.T) {
 	}
 }
 
-// TestSingleLogs: without log_avg_msec a line is of one operation, as fio has it: its bandwidth (KB a second), 1, or its
-// latency, then its bytes and, with log_offset, its offset.
+// TestSingleLogs: without log_avg_msec each line is one operation, as in fio: its bandwidth (KB per second), 1, or
+// its latency, then its bytes and, with log_offset, its offset.
 func TestSingleLogs(t *testing.T) {
 	j := NewJob("mine")
 	for _, s := range []setting{{"write_bw_log", "a"}, {"write_iops_log", "a"}, {"write_lat_log", "a"}, {"log_avg_msec", "0"}} {
@@ -435,7 +435,7 @@ func TestSingleLogs(t *testing.T) {
 	}
 }
 
-// TestElapsed: each job is told how long all of them took, as fio has it, also those that ran before others.
+// TestElapsed: each job reports how long all of them took, as in fio, including jobs that ran before others.
 func TestElapsed(t *testing.T) {
 	began := time.Unix(1795242250, 0)
 	r := NewReport("nvmeinit 1", began, nil)
@@ -496,7 +496,7 @@ func TestParseErrors(t *testing.T) {
 	}
 }
 
-// TestStrangers: all options that there are none of are told of at once, each by the line that has it first.
+// TestStrangers: all unknown options are reported at once, each with the first line that has it.
 func TestStrangers(t *testing.T) {
 	for text, want := range map[string]string{
 		"[a]\nrw=read\nfoo=3\nhipri\n[b]\nbuffer_pattern\nfoo=4\n[c]\nbar": `x.fio:3: there is no option "foo"; nvmeinit bench --help lists them; ` +
@@ -530,7 +530,7 @@ func FuzzParse(tf *testing.F) {
 	})
 }
 
-// results is a run of a job with two clones.
+// results is the result of running a job with two clones.
 func results(t *testing.T, options ...string) ([]*Job, *loadgen.Result) {
 	t.Helper()
 	j := NewJob("test")
@@ -599,7 +599,7 @@ func TestReport(t *testing.T) {
 	}
 }
 
-// The members of our JSON are those of fio's, at every level, with values of the same types.
+// The members of our JSON are fio's, at every level, with values of the same types.
 func TestReportShape(t *testing.T) {
 	b, err := os.ReadFile("testdata/fio-3.33.json")
 	if err != nil {
@@ -621,7 +621,7 @@ func TestReportShape(t *testing.T) {
 	sameShape(t, "", theirs, ours)
 }
 
-// free are objects whose members differ from run to run.
+// free holds objects whose members differ from run to run.
 var free = []string{"/bins", "/job options", "/global options", "/percentile"}
 
 func sameShape(t *testing.T, path string, theirs, ours any) {

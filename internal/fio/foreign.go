@@ -1,7 +1,7 @@
 package fio
 
-// What is said of options that speak of files and of the kernel's interfaces; that want a page cache, or none; that
-// write figures down in the course of a run; and so on.
+// Remedies for options that concern files and the kernel's interfaces, that request a page cache or none, that
+// write figures to files during a run, and so on.
 const (
 	noFabric     = "nvmeinit reaches the namespace by itself, by -t, -a and --nsid; leave the option out"
 	noCache      = "commands go to the namespace past every cache of this machine; leave the option out"
@@ -25,7 +25,7 @@ const (
 	noChecking   = "verify reads everything back in the end, and the first block that differs ends the run; leave the option out"
 )
 
-// foreign are options of fio's that many job files and scripts have and that mean nothing here.
+// foreign holds the options of fio that many job files and scripts have and that have no meaning here.
 var foreign = map[string]string{
 	"write_hist_log": noLog, "log_hist_msec": noLog, "log_prio": noLog,
 	"log_max_value":  "a line of write_lat_log has the average of its interval; leave the option out",
@@ -82,5 +82,5 @@ var foreign = map[string]string{
 	"read_iolog": noReplay, "replay_no_stall": noReplay, "replay_redirect": noReplay, "replay_scale": noReplay, "replay_time_scale": noReplay,
 }
 
-// Foreign says why there is no option of that name, which fio has; empty for other names.
+// Foreign says why fio's option of that name doesn't exist here; it returns "" for other names.
 func Foreign(name string) string { return foreign[name] }

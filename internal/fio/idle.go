@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// idle are options that many job files and scripts have, for the sake of files and of the kernel's interfaces or to ask for what is
-// so here in any case, and that change nothing: commands go to one namespace, past every cache. Those that would change
-// something with another value have the only one that they may have.
+// idle holds options that many job files and scripts have, because of files or the kernel's interfaces, or to
+// request what is always so here, and that change nothing: commands go to one namespace, past every cache. If
+// another value would change something, the map holds the only value allowed.
 var idle = map[string]string{
 	"ioengine": "", "filename": "", "direct": "1", "thread": "", "invalidate": "", "allow_mounted_write": "",
 	"hipri": "", "fixedbufs": "", "registerfiles": "", "sqthread_poll": "",
@@ -25,7 +25,7 @@ var idle = map[string]string{
 	"io_submit_mode": "", // with a rate, operations begin when they are due, as with offload
 }
 
-// bare are those of them that need no value: alone they ask for what they are called after.
+// bare holds those of idle that need no value: alone they request what their name says.
 var bare = []string{
 	"direct", "thread", "invalidate", "allow_mounted_write", "hipri", "fixedbufs", "registerfiles", "sqthread_poll", "new_group",
 	"clat_percentiles", "unified_rw_reporting", "gtod_reduce", "disable_lat", "disable_clat", "disable_slat",
@@ -40,13 +40,13 @@ type Idle struct {
 	Option, Value string
 }
 
-// Idles are the options of a job file, or of a command line, that change nothing.
+// Idles holds the options of a job file or of a command line that change nothing.
 type Idles []Idle
 
-// IdleNames are the names of all options that may be among them, and of those that need no value.
+// IdleNames returns the names of all options that may be among them, and of those that need no value.
 func IdleNames() (all, alone []string) { return slices.Sorted(maps.Keys(idle)), bare }
 
-// Notice says which options change nothing; empty where all do.
+// Notice says which options change nothing; it returns "" if there are none.
 func (s Idles) Notice() string {
 	if len(s) == 0 {
 		return ""
@@ -60,7 +60,7 @@ func (s Idles) Notice() string {
 	return "without effect here: " + strings.Join(names, ", ")
 }
 
-// Take takes an option of a command line. One that would change something is an *UnknownOptionError.
+// Take records an option of a command line. An option that would change something is an *UnknownOptionError.
 func (s *Idles) Take(option, value string) error {
 	taken, err := s.take(0, option, value)
 	if err == nil && !taken {
@@ -69,10 +69,11 @@ func (s *Idles) Take(option, value string) error {
 	return err
 }
 
-// take takes an option that changes nothing; false where it is none of them, or would change something.
+// take records an option that changes nothing; it returns false if the option isn't one of these or would change
+// something.
 func (s *Idles) take(line int, option, value string) (bool, error) {
 	only, known := idle[option]
-	if !known || only != "" && cmp.Or(value, "1") != only { // one without a value asks for what it is called after
+	if !known || only != "" && cmp.Or(value, "1") != only { // an option without a value requests what its name says
 		return false, nil
 	}
 	for _, i := range *s {

@@ -8,27 +8,27 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/loadgen"
 )
 
-// Job is a section of a job file, or what a command line says.
+// Job is a section of a job file, or what a command line describes.
 type Job struct {
 	loadgen.Spec
 	GroupReporting bool      // clones are reported together
-	Stonewall      bool      // it begins when all before it have ended
+	Stonewall      bool      // it begins when all jobs before it have ended
 	Percentiles    []float64 // to report
 	Logs           Logs
 
 	given []setting
 }
 
-// setting is an option as it was written.
+// setting is an option as it was given.
 type setting struct{ name, value string }
 
-// DefaultPercentiles are those that fio reports unless told otherwise.
+// DefaultPercentiles are the percentiles that fio reports by default.
 var DefaultPercentiles = []float64{1, 5, 10, 20, 30, 40, 50, 60, 70, 80, 90, 95, 99, 99.5, 99.9, 99.95, 99.99}
 
 // defaultBlock is fio's block size.
 const defaultBlock = 4096
 
-// NewJob is a job with fio's defaults.
+// NewJob returns a job with fio's defaults.
 func NewJob(name string) *Job {
 	j := &Job{
 		Spec:        loadgen.Spec{Name: name, RW: "read", RWMixRead: 50, IODepth: 1, NumJobs: 1, Seed: 1},
@@ -40,7 +40,7 @@ func NewJob(name string) *Job {
 	return j
 }
 
-// Clone is a copy that shares nothing.
+// Clone returns a copy that shares nothing with j.
 func (j *Job) Clone() *Job {
 	c := *j
 	for op := range c.BS {
@@ -51,8 +51,8 @@ func (j *Job) Clone() *Job {
 	return &c
 }
 
-// Set sets an option as it is written; an empty value stands for an option without one. The
-// error of one that is not known is an *UnknownOptionError.
+// Set sets an option as it is written; an empty value means an option without one. The error for an unknown option
+// is an *UnknownOptionError.
 func (j *Job) Set(name, value string) error {
 	o := find(name)
 	if o == nil {
@@ -72,7 +72,7 @@ func (j *Job) Set(name, value string) error {
 	return nil
 }
 
-// Given are the options that were set, by name, as they were written.
+// Given returns the options that were set, by name, as they were written.
 func (j *Job) Given() map[string]string {
 	m := map[string]string{}
 	for _, s := range j.given {
@@ -81,11 +81,11 @@ func (j *Job) Given() map[string]string {
 	return m
 }
 
-// UnknownOptionError is an option of fio's that there is no such thing here, or none at all.
+// UnknownOptionError reports an option of fio that doesn't exist here, or one that doesn't exist at all.
 type UnknownOptionError struct {
 	Option string
-	Remedy string   // what to do, where it is known
-	Others []string // in a job file: what else there is no such thing of, each with its line
+	Remedy string   // what to do instead, if known
+	Others []string // in a job file: further unknown options, each with its line
 }
 
 func (e *UnknownOptionError) Error() string {
@@ -99,7 +99,7 @@ func (e *UnknownOptionError) Error() string {
 	return text + "; nor are there " + strings.Join(e.Others, ", ")
 }
 
-// Apply sets what was set of o, over what j says.
+// Apply sets the options that were set on o, overriding those of j.
 func (j *Job) Apply(o *Job) error {
 	for _, s := range o.given {
 		if err := j.Set(s.name, s.value); err != nil {
@@ -109,7 +109,7 @@ func (j *Job) Apply(o *Job) error {
 	return nil
 }
 
-// Phases cuts jobs at stonewalls: those of one phase run at once, phases one after another.
+// Phases splits jobs at stonewalls: the jobs of a phase run in parallel, and phases one after another.
 func Phases(jobs []*Job) [][]*Job {
 	var phases [][]*Job
 	for _, j := range jobs {
@@ -122,7 +122,7 @@ func Phases(jobs []*Job) [][]*Job {
 	return phases
 }
 
-// Specs are those of jobs, for the load generator.
+// Specs returns the specs of jobs for the load generator.
 func Specs(jobs []*Job) []loadgen.Spec {
 	specs := make([]loadgen.Spec, len(jobs))
 	for i, j := range jobs {

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// SyntaxError is a line of a job file that can't be used.
+// SyntaxError reports a line of a job file that can't be used.
 type SyntaxError struct {
 	File string
 	Line int
@@ -29,15 +29,14 @@ type File struct {
 // maxLine is the longest line of a job file, in bytes.
 const maxLine = 1 << 16
 
-// Parse reads a job file: sections in brackets, each a job, of lines "option=value" or
-// "option"; options of a section [global] are those of all jobs that follow. What follows a #
-// or ; is a comment, ${NAME} is what the environment says, and $ncpus, $pagesize and
-// $mb_memory are what the machine has. The error is a *SyntaxError with the name of the file,
-// unless r fails.
+// Parse reads a job file: sections in brackets, each a job, of lines "option=value" or "option"; the options of a
+// section [global] apply to all jobs after it. Text after a # or ; is a comment, ${NAME} is an environment
+// variable, and $ncpus, $pagesize and $mb_memory describe the machine. The error is a *SyntaxError with the name of
+// the file, unless r fails.
 func Parse(name string, r io.Reader) (*File, error) {
 	f := &File{Global: map[string]string{}}
 	global := NewJob("global")
-	var job *Job // of the section
+	var job *Job // of the current section
 	var unknown strangers
 	lines := bufio.NewScanner(r)
 	lines.Buffer(nil, maxLine)
@@ -88,7 +87,7 @@ func Parse(name string, r io.Reader) (*File, error) {
 	return f, nil
 }
 
-// uncomment leaves of a line what is before a comment.
+// uncomment returns the part of a line before a comment.
 func uncomment(line string) string {
 	if i := strings.IndexAny(line, "#;"); i >= 0 {
 		line = line[:i]
@@ -96,7 +95,7 @@ func uncomment(line string) string {
 	return strings.TrimSpace(line)
 }
 
-// take takes line n, which has an option of job.
+// take handles line n, which has an option of job.
 func (f *File) take(job *Job, n int, line string) error {
 	line, err := expand(line)
 	if err != nil {
@@ -111,8 +110,8 @@ func (f *File) take(job *Job, n int, line string) error {
 	return job.Set(option, value)
 }
 
-// expand puts the values of environment variables in the place of their names, as of ${NAME}. fio takes one that is
-// missing for empty; here it is an error, or an option could lose a part of its value unseen.
+// expand replaces references to environment variables, such as ${NAME}, by their values. fio treats a missing
+// variable as empty; here it is an error, because otherwise an option could silently lose a part of its value.
 func expand(line string) (string, error) {
 	var b strings.Builder
 	for {

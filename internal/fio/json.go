@@ -14,8 +14,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/loadgen"
 )
 
-// Report is what fio prints with --output-format=json, by fio's names. What has no meaning here
-// is 0.
+// Report is what fio prints with --output-format=json, with fio's names. Fields that have no meaning here are 0.
 type Report struct {
 	Version   string            `json:"fio version"`
 	Timestamp int64             `json:"timestamp"` // s
@@ -23,26 +22,26 @@ type Report struct {
 	Time      string            `json:"time"`
 	Global    map[string]string `json:"global options,omitempty"`
 	Jobs      []JobReport       `json:"jobs"`
-	Warnings  []string          `json:"nvmeinit_warnings,omitempty"` // ours: what makes figures say something else than they seem to
+	Warnings  []string          `json:"nvmeinit_warnings,omitempty"` // ours: why figures may not mean what they seem to
 	Compare   any               `json:"nvmeinit_compare,omitempty"`  // ours: ratios of runs over several paths
 	Paths     any               `json:"nvmeinit_paths,omitempty"`    // ours: what each path of a multipath run did
 
 	began time.Time
 }
 
-// JobReport is one job, or the group of a job's clones.
+// JobReport describes one job, or the group of a job's clones.
 type JobReport struct {
 	Name     string            `json:"jobname"`
 	GroupID  int               `json:"groupid"`
 	Error    int               `json:"error"` // errno
 	ETA      int64             `json:"eta"`
-	Elapsed  int64             `json:"elapsed"` // s, of all jobs, one after another or at once
+	Elapsed  int64             `json:"elapsed"` // s, for all jobs, in sequence or in parallel
 	Options  map[string]string `json:"job options"`
 	Read     Side              `json:"read"`
 	Write    Side              `json:"write"`
 	Trim     Side              `json:"trim"`
 	Sync     syncSide          `json:"sync"`
-	Runtime  int64             `json:"job_runtime"` // ms, of all clones together
+	Runtime  int64             `json:"job_runtime"` // ms, sum over all clones
 	User     float64           `json:"usr_cpu"`     // percent of Runtime
 	System   float64           `json:"sys_cpu"`
 	Switches int64             `json:"ctx"`
@@ -58,9 +57,9 @@ type JobReport struct {
 	Target   int64             `json:"latency_target"`
 	LatShare float64           `json:"latency_percentile"`
 	Window   int64             `json:"latency_window"`
-	Path     string            `json:"nvmeinit_path,omitempty"`           // ours: over which of several it ran
-	Repeat   int               `json:"nvmeinit_repeat,omitempty"`         // ours: and which time, from 1
-	Verified int64             `json:"nvmeinit_verified_bytes,omitempty"` // ours: what --verify has checked
+	Path     string            `json:"nvmeinit_path,omitempty"`           // ours: which of several paths it ran over
+	Repeat   int               `json:"nvmeinit_repeat,omitempty"`         // ours: number of the repeat, from 1
+	Verified int64             `json:"nvmeinit_verified_bytes,omitempty"` // ours: bytes that --verify has checked
 	Late     uint64            `json:"nvmeinit_unstarted_ios,omitempty"`  // ours: due by a rate and never begun
 }
 
@@ -79,7 +78,7 @@ type Side struct {
 	CLat     Latency `json:"clat_ns"`
 	Lat      Latency `json:"lat_ns"`
 
-	// Of the samples in the course of the run; bandwidth in KiB/s.
+	// Statistics of the samples during the run; bandwidth in KiB/s.
 	BWMin       uint64  `json:"bw_min"`
 	BWMax       uint64  `json:"bw_max"`
 	BWAgg       float64 `json:"bw_agg"`
@@ -93,7 +92,7 @@ type Side struct {
 	IOPSSamples int     `json:"iops_samples"`
 }
 
-// Latency are figures of latencies in nanoseconds.
+// Latency holds figures of latencies in nanoseconds.
 type Latency struct {
 	Min         int64   `json:"min"`
 	Max         int64   `json:"max"`
@@ -101,7 +100,7 @@ type Latency struct {
 	StdDev      float64 `json:"stddev"`
 	N           uint64  `json:"N"`
 	Percentiles levels  `json:"percentile,omitempty"`
-	Bins        levels  `json:"bins,omitempty"` // json+: how many took how long
+	Bins        levels  `json:"bins,omitempty"` // json+: number of operations by latency
 }
 
 type syncSide struct {
@@ -131,7 +130,7 @@ func (l levels) MarshalJSON() ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// NewReport begins a report of that program, at that time.
+// NewReport returns an empty report for the given program and time.
 func NewReport(program string, at time.Time, global map[string]string) *Report {
 	return &Report{
 		Version: program, Timestamp: at.Unix(), Millis: at.UnixMilli(), Time: at.Format(time.ANSIC),
@@ -139,16 +138,15 @@ func NewReport(program string, at time.Time, global map[string]string) *Report {
 	}
 }
 
-// End says when the last job had ended.
+// End records when the last job ended.
 func (r *Report) End(at time.Time) {
 	for i := range r.Jobs {
 		r.Jobs[i].Elapsed = int64(math.Ceil(at.Sub(r.began).Seconds()))
 	}
 }
 
-// Add adds the results of one run: what each of its jobs measured, or its clones together
-// where the job says so. With bins (json+) every latency that was counted is there. group
-// counts the runs.
+// Add adds the results of one run: what each of its jobs measured, or its clones together if the job says so. With
+// bins (json+) every recorded latency is included. group is the number of the run.
 func (r *Report) Add(group int, jobs []*Job, res *loadgen.Result, bins bool) {
 	groups, first := Groups(jobs, res), len(r.Jobs)
 	for i := range groups {
@@ -159,7 +157,7 @@ func (r *Report) Add(group int, jobs []*Job, res *loadgen.Result, bins bool) {
 	aggregate(r.Jobs[first:], func(j *JobReport) *Side { return &j.Trim })
 }
 
-// aggregate says which part in percent each of jobs that ran at once has in the bandwidth of all.
+// aggregate sets, for each of the jobs that ran in parallel, its percentage of the total bandwidth.
 func aggregate(jobs []JobReport, side func(*JobReport) *Side) {
 	all := 0.0
 	for i := range jobs {
@@ -177,10 +175,10 @@ type Reported struct {
 	Job    *Job
 	Clones int
 	loadgen.JobResult
-	Runtime time.Duration // of all clones together
+	Runtime time.Duration // sum over all clones
 }
 
-// Groups are the results as they are shown: by clone, or by job where it reports as a group.
+// Groups returns the results as they are shown: by clone, or by job if it reports as a group.
 func Groups(jobs []*Job, res *loadgen.Result) []Reported {
 	var all []Reported
 	rest := res.Jobs
@@ -202,8 +200,8 @@ func Groups(jobs []*Job, res *loadgen.Result) []Reported {
 	return all
 }
 
-// errno is how fio tells what went wrong with a job: data that are not what was written are EILSEQ, and what a
-// device says, whatever it is, is EIO.
+// errno returns the error number that fio reports for a job: EILSEQ for data that is not what was written, and EIO
+// for any error of the device.
 func errno(err error) int {
 	var differ *loadgen.VerifyError
 	if errors.As(err, &differ) {
@@ -237,7 +235,7 @@ func jobReport(group int, g *Reported, bins bool) JobReport {
 	return j
 }
 
-// latencyDepth is the depth that a job found where it was to find one, else that which it was told.
+// latencyDepth returns the depth that a job found if it was to find one, or else the one that it was given.
 func latencyDepth(g *Reported) int {
 	if g.Job.LatencyTarget > 0 {
 		return g.SoughtDepth
@@ -262,7 +260,7 @@ func side(g *Reported, op loadgen.Op, bins bool) Side {
 	return s
 }
 
-// syncs are the flushes of a job.
+// syncs returns the figures of a job's flushes.
 func syncs(g *Reported, bins bool) syncSide {
 	h := &g.Syncs.Latency
 	if h.Count() == 0 {
@@ -277,7 +275,7 @@ func latency(h *loadgen.Histogram) Latency {
 	return Latency{Min: h.Min(), Max: h.Max(), Mean: h.Mean(), StdDev: h.StdDev(), N: h.Count()}
 }
 
-// spell adds the percentiles that the job asks for, and with bins all that was counted.
+// spell adds the percentiles that the job requests, and with bins all recorded latencies.
 func (l *Latency) spell(g *Reported, h *loadgen.Histogram, bins bool) {
 	for _, p := range g.Job.Percentiles {
 		l.Percentiles = append(l.Percentiles, level{fmt.Sprintf("%.6f", p), float64(h.Percentile(p))})
@@ -289,7 +287,7 @@ func (l *Latency) spell(g *Reported, h *loadgen.Histogram, bins bool) {
 	}
 }
 
-// course fills in the figures of the samples.
+// course fills in the statistics of the samples.
 func (s *Side) course(points []loadgen.Point, op loadgen.Op) {
 	var iops, bw moments
 	for i := range points {
@@ -325,12 +323,12 @@ func (m *moments) add(v float64) {
 
 func (m *moments) mean() float64 { return m.sum / float64(m.n) }
 
-// stddev is that of samples, as fio has it: divided by one less than there are.
+// stddev returns the sample standard deviation, as in fio: the divisor is one less than the number of samples.
 func (m *moments) stddev() float64 {
 	return math.Sqrt(max(m.squares-m.sum*m.mean(), 0) / float64(max(m.n-1, 1)))
 }
 
-// spread gives names to shares in percent; those that are missing are 0.
+// spread assigns names to shares in percent; missing shares are 0.
 func spread(shares []float64, names ...string) levels {
 	l := make(levels, len(names))
 	for i, n := range names {
@@ -354,7 +352,7 @@ func depthLevels(counts [7]uint64) levels {
 	return spread(shares, "1", "2", "4", "8", "16", "32", ">=64")
 }
 
-// latencyShares are fio's: the percentages of operations between each bound and the one before.
+// latencyShares returns fio's shares: the percentages of operations between each bound and the previous one.
 func latencyShares(m *loadgen.Measured) (ns, us, ms levels) {
 	bounds := []int64{2, 4, 10, 20, 50, 100, 250, 500, 750, 1000}
 	shares := make([]float64, 3*len(bounds)+2)

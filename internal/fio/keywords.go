@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// keywords are what stands for facts of this machine in the values of a job file.
+// keywords holds the names that stand for facts about this machine in the values of a job file.
 var keywords = []struct {
 	name  string
 	value func() int64
@@ -19,7 +19,7 @@ var keywords = []struct {
 	{"$ncpus", func() int64 { return int64(runtime.NumCPU()) }},
 }
 
-// memoryMegabytes is how many MiB of memory the machine has.
+// memoryMegabytes returns the machine's memory in MiB.
 func memoryMegabytes() int64 {
 	var info unix.Sysinfo_t
 	if err := unix.Sysinfo(&info); err != nil {
@@ -28,8 +28,8 @@ func memoryMegabytes() int64 {
 	return int64(info.Totalram) * int64(info.Unit) >> 20
 }
 
-// replaceKeywords puts facts of this machine in the place of their names, and calculates what is then an expression, as
-// of 2*$ncpus.
+// replaceKeywords replaces keywords by their values, and then evaluates the value if it is an expression, such as
+// 2*$ncpus.
 func replaceKeywords(value string) string {
 	if !strings.Contains(value, "$") {
 		return value

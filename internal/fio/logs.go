@@ -11,11 +11,11 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/loadgen"
 )
 
-// Logs say which files have the course of a job.
+// Logs says which log files are written for a job.
 type Logs struct {
-	prefixes [logKinds]*string // what the names of files begin with, if they are wanted; empty for the job's name
+	prefixes [logKinds]*string // the prefixes of file names, nil if not requested; empty for the job's name
 	together bool              // the clones of a job, and jobs with the same prefix, share a file
-	offsets  bool              // lines have the offset of the operation
+	offsets  bool              // lines include the offset of the operation
 }
 
 // Kinds of logs.
@@ -26,17 +26,17 @@ const (
 	logKinds
 )
 
-// logOptions are the options that ask for them.
+// logOptions are the options that request them.
 var logOptions = [logKinds]string{"write_bw_log", "write_iops_log", "write_lat_log"}
 
-// logEndings are what the names of a kind's files end with. Latencies are those of completions: the time that it takes
-// to submit an operation has no file of its own, as it isn't measured.
+// logEndings are the endings of file names, by kind. Latencies are completion latencies: there is no file for
+// submission latencies, which aren't measured.
 var logEndings = [logKinds][]string{{"bw"}, {"iops"}, {"clat", "lat"}}
 
-// setLog asks for a log.
+// setLog returns a function that requests a log.
 func setLog(kind int) func(*Job, string) error {
 	return func(j *Job, v string) error {
-		if strings.HasPrefix(v, "-") { // another option, as a rule, on a command line where this one has no value
+		if strings.HasPrefix(v, "-") { // usually another option, on a command line that gives this one no value
 			return errors.New("want what the names of the files are to begin with, as mine")
 		}
 		j.Logs.prefixes[kind] = &v
@@ -56,7 +56,7 @@ func setLogInterval(j *Job, v string) error {
 // logsEach reports whether logs have a line for each operation.
 func (j *Job) logsEach() bool { return j.Logged() != "" && j.LogEvery == 0 }
 
-// Logged is the first option that asks for logs; empty where none does.
+// Logged returns the first option that requests logs, or "" if none does.
 func (j *Job) Logged() string {
 	for kind, prefix := range j.Logs.prefixes {
 		if prefix != nil {
@@ -66,15 +66,15 @@ func (j *Job) Logged() string {
 	return ""
 }
 
-// Log is a file that has the course of a job's clone.
+// Log is a file with the course over time of a job's clone.
 type Log struct {
-	Option  string // that asks for it
+	Option  string // that requests it
 	Path    string
 	kind    int
 	offsets bool
 }
 
-// LogsOf are the files of a clone, with the names that fio gives them.
+// LogsOf returns the log files of a clone, with the names that fio gives them.
 func (j *Job) LogsOf(clone int) []Log {
 	var all []Log
 	for kind, prefix := range j.Logs.prefixes {
@@ -96,9 +96,9 @@ func (j *Job) LogsOf(clone int) []Log {
 	return all
 }
 
-// Write writes the course of a clone as fio does: lines of milliseconds, a value (KiB or operations a second, or
-// nanoseconds on average), the direction (0 reads, 1 writes, 2 trims), the bytes and, if that is wanted, the offset of a
-// single operation, and its priority, which it hasn't.
+// Write writes the log of a clone as fio does: lines of milliseconds, a value (KiB or operations per second, or the
+// average in nanoseconds), the direction (0 reads, 1 writes, 2 trims), the bytes and, if requested, the offset of a
+// single operation, and its priority, which is always 0.
 func (l Log) Write(to io.Writer, r *loadgen.JobResult) error {
 	w := bufio.NewWriter(to)
 	for i := range r.Windows {
@@ -125,11 +125,11 @@ func (l Log) line(w io.Writer, end time.Duration, value int64, op loadgen.Op, le
 	fmt.Fprintf(w, "%d, %d, %d, %d, 0\n", end.Milliseconds(), value, op, length)
 }
 
-// single is what a log has of one operation.
+// single returns the value of one operation in a log.
 func (l Log) single(e *loadgen.Entry) int64 {
 	switch l.kind {
 	case bwLog:
-		// KB, as fio has it, where those of an interval are KiB.
+		// fio uses KB here, but KiB for intervals.
 		return int64(e.Length) * int64(time.Millisecond) / max(int64(e.Latency), 1)
 	case iopsLog:
 		return 1
@@ -137,7 +137,8 @@ func (l Log) single(e *loadgen.Entry) int64 {
 	return int64(e.Latency)
 }
 
-// value is what a log has of an interval; false for nothing. Where nothing ended there is no latency, but a rate of 0.
+// value returns the value of an interval in a log; false for none. An interval in which nothing ended has no
+// latency, but a rate of 0.
 func (l Log) value(r *loadgen.JobResult, w *loadgen.Window, op loadgen.Op) (int64, bool) {
 	switch l.kind {
 	case bwLog:

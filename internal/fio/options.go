@@ -15,19 +15,19 @@ import (
 // Option is an option of a job.
 type Option struct {
 	Name    string
-	Aliases []string // that fio has too
+	Aliases []string // further names that fio has
 	Flag    bool     // it needs no value
 	Alone   bool     // in a job file it needs none
 	Type    string   // of the value, in help
-	Choices []string // the values, where it takes one of few
+	Choices []string // the values, if there is a fixed set
 	Example string   // a value
-	Default string   // in help; empty where the usage says it
+	Default string   // in help; empty if the usage says it
 	Usage   string
 
 	set func(*Job, string) error
 }
 
-// Options are all that a job can have, in the order of help.
+// Options returns all options of a job, in the order of help.
 func Options() []Option { return options }
 
 var options = []Option{
@@ -280,7 +280,7 @@ var options = []Option{
 	},
 }
 
-// Names are those of all options, other names of theirs included.
+// Names returns the names of all options, including their aliases.
 func Names() (all []string) {
 	for i := range options {
 		all = append(append(all, options[i].Name), options[i].Aliases...)
@@ -312,7 +312,7 @@ func setBlockSize(j *Job, v string) error {
 	})
 }
 
-// share reads bytes, or a share of the namespace, which has bounds.
+// share parses a number of bytes, or a percentage of the namespace between bounds.
 func share(bytes *int64, percent *int, v string, least, most int) error {
 	if p, ok := cutPercent(v); ok {
 		n, err := strconv.Atoi(p)
@@ -327,7 +327,7 @@ func share(bytes *int64, percent *int, v string, least, most int) error {
 	return err
 }
 
-// poisson is the rate_process of operations that come at random times.
+// poisson is the rate_process for operations that come at random times.
 const poisson = "poisson"
 
 var processes = []string{"linear", poisson}
@@ -340,7 +340,7 @@ func setProcess(j *Job, v string) error {
 	return nil
 }
 
-// setSync reads what fio calls kinds of synchronous files, which make no difference to a namespace.
+// setSync parses fio's kinds of synchronous files, which make no difference to a namespace.
 func setSync(j *Job, v string) error {
 	switch v {
 	case "0", "none":

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// strangers are the options of a job file that there are none of. They are told of together, so that nobody has to find
+// strangers holds the unknown options of a job file. They are reported together, so that users don't have to find
 // them one by one.
 type strangers []stranger
 
@@ -15,7 +15,7 @@ type stranger struct {
 	err  *UnknownOptionError
 }
 
-// add takes the error of a line; false where it is another kind of error.
+// add records the error of a line; it returns false if it is another kind of error.
 func (s *strangers) add(line int, err error) bool {
 	var unknown *UnknownOptionError
 	if !errors.As(err, &unknown) {
@@ -27,10 +27,10 @@ func (s *strangers) add(line int, err error) bool {
 	return true
 }
 
-// maxOthers is how many are told of beside the first: errors are one line.
+// maxOthers is how many further options are reported with the first: errors are one line.
 const maxOthers = 5
 
-// err is that of the first, which names the others.
+// err returns the error of the first option, which names the others.
 func (s strangers) err() error {
 	first := s[0].err
 	for i, o := range s[1:] {

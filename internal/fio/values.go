@@ -18,7 +18,7 @@ var (
 	errSize   = errors.New("want a size, as 4096, 64k or 1g")
 )
 
-// parseSeed reads any number of 64 bits.
+// parseSeed parses any 64-bit number.
 func parseSeed(v string) (uint64, error) {
 	n, err := strconv.ParseUint(v, 0, 64)
 	if err != nil {
@@ -27,7 +27,7 @@ func parseSeed(v string) (uint64, error) {
 	return n, nil
 }
 
-// number reads a number, which may be written as sizes are: 4k is 4096.
+// number parses a number, which may be written like a size: 4k is 4096.
 func number(to *int, v string) error {
 	n, err := parseCount(v)
 	*to = int(n)
@@ -46,8 +46,8 @@ func boolean(to *bool, v string) error {
 	return nil
 }
 
-// parseSize reads bytes, or a count: 4k is 4096, and so are 0x1000 and (4*1024). As fio does, and as nobody else, it
-// reads 4kb the same; 4KiB is 4096 too.
+// parseSize parses a number of bytes, or a count: 4k is 4096, and so are 0x1000 and (4*1024). As in fio, and unlike
+// anywhere else, 4kb means the same; 4KiB is 4096 too.
 func parseSize(v string) (int64, error) {
 	if v = strings.TrimSpace(v); expressed(v) {
 		return unsigned(v, parseNumber)
@@ -78,7 +78,7 @@ func parseNumber(v string) (int64, error) {
 	return n, nil
 }
 
-// parseCount is parseSize for what isn't bytes.
+// parseCount is parseSize for values that aren't bytes.
 func parseCount(v string) (int64, error) {
 	n, err := parseSize(v)
 	if err != nil {
@@ -87,7 +87,7 @@ func parseCount(v string) (int64, error) {
 	return n, err
 }
 
-// parseMicros reads a time that is in microseconds unless it says otherwise.
+// parseMicros parses a time whose default unit is microseconds.
 func parseMicros(v string) (time.Duration, error) {
 	if _, err := strconv.ParseFloat(v, 64); err == nil {
 		v += "us"
@@ -95,11 +95,11 @@ func parseMicros(v string) (time.Duration, error) {
 	return parseTime(v)
 }
 
-// secondsUnits makes Go's names of units of fio's long ones.
+// secondsUnits converts fio's long unit names to Go's.
 var secondsUnits = strings.NewReplacer("msec", "ms", "usec", "us", "sec", "s")
 
-// parseTime reads a time: seconds where no unit is given, as fio has it, or Go's notation, where ms may be msec as well.
-// In an expression a number without a unit is microseconds.
+// parseTime parses a time: in seconds if it has no unit, as in fio, or in Go's notation, in which msec may be used
+// for ms. In an expression, a number without a unit is in microseconds.
 func parseTime(v string) (time.Duration, error) {
 	errTime := errors.New("want a positive time, as 10, 500ms, 10s or 1m")
 	if expressed(v) {
@@ -131,8 +131,8 @@ func parseTime(v string) (time.Duration, error) {
 	return d, nil
 }
 
-// each sets the values of reads, of writes and of trims, with commas between. What isn't there is as the one before; an
-// empty one leaves things as they are.
+// each sets the values for reads, writes and trims, separated by commas. A missing value is the same as the
+// previous one; an empty one changes nothing.
 func each(v string, set func(loadgen.Op, string) error) error {
 	parts := strings.Split(v, ",")
 	if len(parts) > loadgen.Directions {
@@ -150,7 +150,7 @@ func each(v string, set func(loadgen.Op, string) error) error {
 	return nil
 }
 
-// setBlockRange reads 4k-64k.
+// setBlockRange parses a range such as 4k-64k.
 func setBlockRange(j *Job, v string) error {
 	return each(v, func(op loadgen.Op, v string) error {
 		least, most, ok := cutRange(v)
@@ -165,7 +165,7 @@ func setBlockRange(j *Job, v string) error {
 	})
 }
 
-// cutRange reads two sizes with a minus between that is in no expression.
+// cutRange parses two sizes separated by a minus sign outside of any expression.
 func cutRange(v string) (least, most int64, ok bool) {
 	nesting := 0
 	for i, c := range v {
@@ -184,7 +184,7 @@ func cutRange(v string) (least, most int64, ok bool) {
 	return 0, 0, false
 }
 
-// setSplit reads 4k/70:64k/30. Sizes without a percentage share what the others leave.
+// setSplit parses a split such as 4k/70:64k/30. Sizes without a percentage share the rest.
 func setSplit(j *Job, v string) error {
 	return each(v, func(op loadgen.Op, v string) error {
 		var s loadgen.Split
@@ -210,11 +210,11 @@ func setSplit(j *Job, v string) error {
 	})
 }
 
-// openShare is that of a size or zone without one.
+// openShare is the share of a size or zone that has none given.
 const openShare = -1
 
-// shareRest has those without a share divide what the others leave of 100 percent. It returns how much that is, and how
-// many they are.
+// shareRest divides what the given shares leave of 100 percent among the parts without a share. It returns how much
+// that is, and the number of those parts.
 func shareRest[T any](parts []T, share func(*T) *int) (left, open int) {
 	left = 100
 	for i := range parts {
@@ -235,7 +235,7 @@ func shareRest[T any](parts []T, share func(*T) *int) (left, open int) {
 	return left, open
 }
 
-// Parameters of distributions that are given without any: fio's own.
+// Default parameters of distributions: fio's own.
 const (
 	defaultZipf   = 1.1
 	defaultPareto = 0.2
@@ -271,10 +271,10 @@ func setDistribution(j *Job, v string) error {
 	return nil
 }
 
-// zonedAbs are zones whose sizes are in bytes.
+// zonedAbs is the kind of zones whose sizes are in bytes.
 const zonedAbs = "zoned_abs"
 
-// setZones reads 60/10:40/90, each zone's part of the operations and its size.
+// setZones parses zones such as 60/10:40/90: for each, its percentage of the operations and its size.
 func setZones(j *Job, v string, size func(*loadgen.Zone, string) error) error {
 	if v == "" {
 		return errors.New("want zones, as zoned:60/10:40/90 or zoned_abs:60/1g:40/9g")
@@ -299,7 +299,7 @@ func setZones(j *Job, v string, size func(*loadgen.Zone, string) error) error {
 	})
 }
 
-// zoneShare is the size of a zone in percent of the range.
+// zoneShare parses the size of a zone in percent of the range.
 func zoneShare(z *loadgen.Zone, v string) (err error) {
 	if v == "" {
 		z.Share = openShare
@@ -312,13 +312,13 @@ func zoneShare(z *loadgen.Zone, v string) (err error) {
 	return err
 }
 
-// zoneSize is the size of a zone in bytes.
+// zoneSize parses the size of a zone in bytes.
 func zoneSize(z *loadgen.Zone, v string) (err error) {
 	z.Bytes, err = parseSize(v)
 	return err
 }
 
-// maxPercentiles is how many fio takes.
+// maxPercentiles is the most that fio accepts.
 const maxPercentiles = 20
 
 func setPercentiles(j *Job, v string) error {
@@ -333,13 +333,13 @@ func setPercentiles(j *Job, v string) error {
 	if len(list) > maxPercentiles {
 		return fmt.Errorf("%d percentiles are too many: want at most %d", len(list), maxPercentiles)
 	}
-	slices.Sort(list) // as fio shows them; one that came twice would be a member of the JSON twice
+	slices.Sort(list) // as fio shows them; a duplicate would be a duplicate member of the JSON
 	j.Percentiles = slices.Compact(list)
 	return nil
 }
 
 func cutPercent(v string) (string, bool) {
-	// Job files may have the sign doubled, as fio's do where they pass through printf.
+	// The sign may be doubled in job files, as in those for fio that pass through printf.
 	t := strings.TrimRight(v, "%")
 	return t, t != v
 }

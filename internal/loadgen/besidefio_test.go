@@ -11,14 +11,14 @@ import (
 	"testing"
 )
 
-// drawn is what many operations look like: how many there are of each size, in each tenth of the range, and how many
-// blocks they begin at.
+// drawn summarizes many operations: how many there are of each size and in each tenth of the range, and the number
+// of blocks that they begin at.
 type drawn struct {
 	sizes  map[int]int
 	tenths [10]int
 	blocks map[int64]bool
-	follow int   // how many begin where the one before ended
-	end    int64 // of the last
+	follow int   // how many begin where the previous one ended
+	end    int64 // of the last one
 }
 
 func (d *drawn) add(offset int64, bytes int, span int64) {
@@ -34,7 +34,7 @@ func (d *drawn) add(offset int64, bytes int, span int64) {
 	d.end = offset + int64(bytes)
 }
 
-// byFio has fio draw, and reads what it did from its I/O log.
+// byFio makes fio draw, and reads what it did from its I/O log.
 func byFio(t *testing.T, span int64, n int, options ...string) *drawn {
 	t.Helper()
 	fio, err := exec.LookPath("fio")
@@ -94,7 +94,7 @@ func TestDrawsAsFio(t *testing.T) {
 		{"--random_distribution=zoned_abs:60/100m:40/924m", zones(Zone{60, 0, 100 << 20}, Zone{40, 0, 924 << 20})},
 	} {
 		t.Run(c.options, func(t *testing.T) {
-			t.Parallel() // fio takes a second to end
+			t.Parallel() // fio takes a second to exit
 			theirs := byFio(t, span, draws, strings.Fields(c.options)...)
 			s := spec("randread")
 			s.NoRandomMap = true
@@ -109,7 +109,7 @@ func TestDrawsAsFio(t *testing.T) {
 			}
 			compare := func(what string, a, b int) {
 				t.Helper()
-				// Two draws of as many differ by more than six times the root of that about never.
+				// Two draws of the same number practically never differ by more than six times its square root.
 				if far := 6 * math.Sqrt(float64(a+b)+1); math.Abs(float64(a-b)) > far {
 					t.Errorf("%s: %d of %d, and %d with fio", what, a, draws, b)
 				}

@@ -9,10 +9,10 @@ import (
 	"github.com/dustin/go-humanize"
 )
 
-// limitDepth bounds IODepth × NumJobs, and with it the memory for buffers.
+// limitDepth bounds IODepth × NumJobs, and thereby the memory for buffers.
 const limitDepth = 1 << 16
 
-// Check says which option is wrong on any device.
+// Check reports which option is wrong whatever the device.
 func (s *Spec) Check() error {
 	if _, known := patterns[s.RW]; !known {
 		return fmt.Errorf("rw=%s: want one of %s", s.RW, strings.Join(Patterns, ", "))
@@ -171,7 +171,7 @@ func (s *Spec) checkZones() error {
 	return nil
 }
 
-// Validate says which option can't be used on a device of that size and block size.
+// Validate reports which option can't be used on a device of the given size and block size.
 func (s *Spec) Validate(size int64, blockSize int) error {
 	if err := s.Check(); err != nil {
 		return err
@@ -206,14 +206,14 @@ func (s *Spec) Validate(size int64, blockSize int) error {
 		return err
 	}
 	if s.Verify && s.changes() && int64(s.IODepth)*int64(s.NumJobs)*int64(s.LargestBlock())*2 > span {
-		// Operations under way never overlap where their data is to be checked.
+		// Outstanding operations never overlap when their data is to be checked.
 		return fmt.Errorf("verify=crc32c: want a size of at least twice what is under way, iodepth × numjobs × bs = %d bytes",
 			int64(s.IODepth)*int64(s.NumJobs)*int64(s.LargestBlock()))
 	}
 	return nil
 }
 
-// fitZones checks that there is room for each zone, and that it has room for an operation.
+// fitZones checks that the zones fit in the range, and that each has room for an operation.
 func (s *Spec) fitZones(span int64) error {
 	for op := range ops {
 		if !s.Draws(op) {
@@ -234,7 +234,7 @@ func (s *Spec) fitZones(span int64) error {
 	return nil
 }
 
-// bytesText is a number of bytes for people, where that is exact.
+// bytesText formats a number of bytes for people, with a binary unit if that is exact.
 func bytesText(n int64) string {
 	if n < 0 {
 		return fmt.Sprintf("%d bytes", n)

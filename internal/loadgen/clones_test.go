@@ -6,15 +6,15 @@ import (
 	"time"
 )
 
-// slowerDevice takes twice as long for each job as for the one before.
+// slowerDevice takes twice as long for each job as for the previous one.
 type slowerDevice struct{ *fakeDevice }
 
 func (d slowerDevice) OpenQueue(i int) (Queue, error) {
 	return (*fakeQueue)(&fakeDevice{delay: d.delay << i}), nil
 }
 
-// TestClonesEnd: clones that do what they have to do and end, each at its own time, have rates of their own, and so it
-// is in a ramp; the group of them has the time of the one that ends last, as with fio.
+// TestClonesEnd: clones that complete their work, each at its own time, have rates of their own, also in a ramp;
+// their group has the time of the one that ends last, as in fio.
 func TestClonesEnd(t *testing.T) {
 	for name, ramp := range map[string]time.Duration{"measured": 0, "the first within the ramp": 300 * time.Millisecond} {
 		t.Run(name, func(t *testing.T) {

@@ -7,10 +7,10 @@ type Window struct {
 	End        time.Duration // since measuring began
 	Length     time.Duration
 	IOs, Bytes [ops]uint64
-	Latency    [ops]time.Duration // the sum of all
+	Latency    [ops]time.Duration // the sum over all operations
 }
 
-// Entry is one operation that has ended.
+// Entry is one operation that ended.
 type Entry struct {
 	End     time.Duration // since measuring began
 	Latency time.Duration
@@ -19,13 +19,14 @@ type Entry struct {
 	Op      Op
 }
 
-// entriesAtOnce is how many entries of a job take memory at a time. What has been gathered is never moved.
+// entriesAtOnce is how many entries of a job are allocated at a time. Recorded entries are never moved.
 const entriesAtOnce = 4096
 
-// course gathers the windows of a job, or its operations one by one. Operations belong to the window in which they end.
+// course records the windows of a job, or its individual operations. An operation belongs to the window in which it
+// ends.
 type course struct {
 	wanted  bool
-	every   time.Duration // how long windows are; 0 for entries in their place
+	every   time.Duration // the length of windows; 0 to record entries instead
 	now     Window
 	windows []Window
 	entries [][]Entry
@@ -35,7 +36,7 @@ func newCourse(s *Spec) course {
 	return course{wanted: s.LogEvery > 0 || s.LogEach, every: s.LogEvery}
 }
 
-// add counts an operation that has ended at that time, where from is when the measuring began.
+// add counts an operation that ended at at, where from is when measuring began.
 func (c *course) add(io *IO, took, at, from int64) {
 	if c.every == 0 {
 		c.enter(Entry{time.Duration(at - from), time.Duration(took), io.Offset, io.Length, io.Op})
@@ -47,7 +48,7 @@ func (c *course) add(io *IO, took, at, from int64) {
 	c.now.Latency[io.Op] += time.Duration(took)
 }
 
-// enter keeps an entry.
+// enter records an entry.
 func (c *course) enter(e Entry) {
 	last := len(c.entries) - 1
 	if last < 0 || len(c.entries[last]) == entriesAtOnce {
@@ -57,7 +58,7 @@ func (c *course) enter(e Entry) {
 	c.entries[last] = append(c.entries[last], e)
 }
 
-// close closes the windows that are over at that time, empty ones too: nothing ended in them.
+// close closes the windows that are over at at, including those in which nothing ended.
 func (c *course) close(at, from int64) {
 	if c.now.Length == 0 {
 		c.now.Length, c.now.End = c.every, c.every
@@ -68,8 +69,8 @@ func (c *course) close(at, from int64) {
 	}
 }
 
-// finish gives all windows of a job whose measuring lasted that long. What is left of the last one is left out where it
-// is less than a half, which says little about a rate, unless there is nothing else.
+// finish returns all windows of a job that was measured for took. The remainder at the end is left out if it is
+// less than half a window, which says little about a rate, unless there is nothing else.
 func (c *course) finish(took time.Duration) []Window {
 	if c.every == 0 || took <= 0 {
 		return nil

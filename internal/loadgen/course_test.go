@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Entries are the operations that were measured, in the order in which they ended, each with its time and place.
+// Entries are the measured operations, in the order in which they ended, each with its time and place.
 func TestEntries(t *testing.T) { synctest.Test(t, testEntries) }
 
 func testEntries(t *testing.T) {
@@ -35,7 +35,7 @@ func testEntries(t *testing.T) {
 		if e.Op != Write || e.Length != 4096 || e.Latency != delay || e.Offset != places[i] {
 			t.Fatalf("entry %d is %+v, of the write at %d", i, e, places[i])
 		}
-		// Each begins when the one before has ended, or the flush behind that.
+		// Each begins when the previous one has ended, or the flush after that.
 		if step := e.End - last; i > 0 && step != delay && step != 2*delay {
 			t.Fatalf("entry %d is %v after the one before", i, step)
 		}
@@ -50,7 +50,7 @@ func testEntries(t *testing.T) {
 	}
 }
 
-// The piece of an interval in which the ramp ends says nothing about a rate: no figure of the samples is of it.
+// The part of an interval in which the ramp ends says nothing about a rate: it is in no sample.
 func TestPointsAfterRamp(t *testing.T) { synctest.Test(t, testPointsAfterRamp) }
 
 func testPointsAfterRamp(t *testing.T) {
@@ -65,14 +65,14 @@ func testPointsAfterRamp(t *testing.T) {
 		t.Errorf("%d points, want one each 20 of 200 ms", len(points))
 	}
 	for i := range points {
-		// Four each 20 ms, and one more or less at the ends of an interval.
+		// Four every 20 ms, and one more or less at the ends of an interval.
 		if p := &points[i]; p.Length != 20*time.Millisecond || p.IOs[Read] < 3 || p.IOs[Read] > 5 {
 			t.Errorf("point %d: %d operations in %v", i, p.IOs[Read], p.Length)
 		}
 	}
 }
 
-// Each window has what ended in it, also one in which nothing did; a ramp is in none.
+// Each window has what ended in it, even if that is nothing; a ramp is in none.
 func TestWindows(t *testing.T) { synctest.Test(t, testWindows) }
 
 func testWindows(t *testing.T) {

@@ -5,13 +5,13 @@ import (
 	"strings"
 )
 
-// Patterns are the values of RW, as help and errors name them.
+// Patterns are the values of RW, as named in help and errors.
 var Patterns = []string{
 	"read", "write", "randread", "randwrite", "rw", "randrw", "trim", "randtrim", "trimwrite", "randtrimwrite",
 }
 
-// patterns are what they mean: which directions, and whether a write follows each trim, to the same blocks. One has a
-// second name.
+// patterns maps each value of RW to its directions, and to whether a write to the same blocks follows each trim.
+// One value has a second name.
 var patterns = map[string]struct {
 	does     [ops]bool
 	rewrites bool
@@ -41,13 +41,14 @@ func (s *Spec) rewrites() bool { return patterns[s.RW].rewrites }
 // changes reports whether the pattern changes what the device holds.
 func (s *Spec) changes() bool { return s.Does(Write) || s.Does(Trim) }
 
-// Draws reports whether operations of that direction have sizes, places and times of their own, and don't follow others.
+// Draws reports whether operations of that direction have sizes, offsets and times of their own, rather than
+// following others.
 func (s *Spec) Draws(op Op) bool { return s.Does(op) && (op != Write || !s.rewrites()) }
 
-// rated reports whether operations of that direction are due at times of their own.
+// rated reports whether operations of that direction are due at set times.
 func (s *Spec) rated(op Op) bool { return s.Draws(op) && (s.Rate[op] > 0 || s.RateIOPS[op] > 0) }
 
-// HasRate reports whether operations of any direction are due at times of their own.
+// HasRate reports whether operations of any direction are due at set times.
 func (s *Spec) HasRate() bool {
 	for op := range ops {
 		if s.rated(op) {
@@ -57,7 +58,7 @@ func (s *Spec) HasRate() bool {
 	return false
 }
 
-// Paced reports whether all of them are.
+// Paced reports whether all operations are due at set times.
 func (s *Spec) Paced() bool {
 	for op := range ops {
 		if s.Draws(op) && !s.rated(op) {
@@ -67,7 +68,7 @@ func (s *Spec) Paced() bool {
 	return true
 }
 
-// LargestBlock is the size of the largest operation, in bytes.
+// LargestBlock returns the size of the largest operation, in bytes.
 func (s *Spec) LargestBlock() (n int) {
 	for op := range ops {
 		if s.Draws(op) {
@@ -77,7 +78,7 @@ func (s *Spec) LargestBlock() (n int) {
 	return n
 }
 
-// LargestTransfer is that of the largest that moves data; 0 where none does.
+// LargestTransfer returns the size of the largest operation that moves data; 0 if none does.
 func (s *Spec) LargestTransfer() (n int) {
 	for op := range ops {
 		if s.Draws(op) && (op != Trim || s.rewrites()) {
@@ -87,7 +88,7 @@ func (s *Spec) LargestTransfer() (n int) {
 	return n
 }
 
-// LargestTrim is that of the largest trim; 0 where there is none.
+// LargestTrim returns the size of the largest trim; 0 if there is none.
 func (s *Spec) LargestTrim() int {
 	if !s.Does(Trim) {
 		return 0
@@ -95,7 +96,7 @@ func (s *Spec) LargestTrim() int {
 	return s.BS[Trim].largest()
 }
 
-// smallestBlock is the size of the smallest operation, in bytes.
+// smallestBlock returns the size of the smallest operation, in bytes.
 func (s *Spec) smallestBlock() int {
 	n := s.LargestBlock()
 	for op := range ops {
@@ -108,7 +109,7 @@ func (s *Spec) smallestBlock() int {
 	return n
 }
 
-// alignment is what offsets of that direction are multiples of.
+// alignment returns the number of bytes that offsets of that direction are multiples of.
 func (s *Spec) alignment(op Op) int64 {
 	if s.random() && s.Align[op] > 0 {
 		return int64(s.Align[op])
@@ -116,7 +117,7 @@ func (s *Spec) alignment(op Op) int64 {
 	return smallest(s.BS[op])
 }
 
-// unit is the smallest alignment of all directions.
+// unit returns the smallest alignment of all directions.
 func (s *Spec) unit() int64 {
 	n := int64(math.MaxInt64)
 	for op := range ops {

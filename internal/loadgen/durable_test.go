@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// opLog keeps what a device was asked for, in order.
+// opLog records what a device was asked for, in order.
 type opLog struct {
 	mu  sync.Mutex
 	ops []Op
@@ -24,8 +24,8 @@ func (l *opLog) note(io *IO) {
 	}
 }
 
-// TestFsync: a job flushes after so many of its writes, the last ones too, however deep it is, with a rate and with its
-// data checked. Flushes are counted apart, and with the time that they take.
+// TestFsync: a job flushes after the given number of writes, and after the last ones, whatever its depth, with a
+// rate and with its data checked. Flushes are counted separately, with the time that they take.
 func TestFsync(t *testing.T) {
 	for _, c := range []struct {
 		name          string
@@ -92,7 +92,7 @@ func TestSync(t *testing.T) {
 	})
 }
 
-// TestHowMuch: what ends a job that has no time.
+// TestHowMuch: what ends a job without a runtime.
 func TestHowMuch(t *testing.T) {
 	for _, c := range []struct {
 		name   string

@@ -20,7 +20,7 @@ type fakeDevice struct {
 	gate   chan struct{}
 
 	mu   sync.Mutex
-	data []byte // nil: it keeps nothing
+	data []byte // nil: it stores nothing
 
 	count   atomic.Int64
 	depth   atomic.Int64

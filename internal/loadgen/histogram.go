@@ -6,8 +6,8 @@ import (
 	"math/bits"
 )
 
-// The buckets of a Histogram are fio's, whose JSON shows them: groupBits bits of a value below
-// its highest one make the bucket, so a bucket is at most 1/64 as wide as its values are large.
+// The buckets of a Histogram are fio's, which appear in its JSON: the groupBits bits below a value's highest bit
+// select the bucket, so the width of a bucket is at most 1/64 of its values.
 const (
 	groupBits = 6
 	groups    = 36 // the last one ends at 2^41 ns, 36 minutes
@@ -47,7 +47,7 @@ func bucketOf(ns uint64) int {
 	return min(i, buckets-1)
 }
 
-// bucketValue is the middle of bucket i, which fio shows for it.
+// bucketValue returns the middle of bucket i, which is the value that fio shows for it.
 func bucketValue(i int) int64 {
 	if i < 2<<groupBits {
 		return int64(i)
@@ -74,8 +74,8 @@ func (h *Histogram) Merge(o *Histogram) {
 	}
 }
 
-// Subtract leaves what was counted since before, an earlier state of h. Min and Max are then
-// those of the buckets.
+// Subtract reduces h to what was counted since before, an earlier state of h. Min and Max are then those of the
+// buckets.
 func (h *Histogram) Subtract(before *Histogram) {
 	h.n -= before.n
 	h.sum -= before.sum
@@ -93,19 +93,19 @@ func (h *Histogram) Subtract(before *Histogram) {
 	}
 }
 
-// Count is how many latencies were counted.
+// Count returns the number of latencies recorded.
 func (h *Histogram) Count() uint64 { return h.n }
 
-// Min is the least latency, in nanoseconds; 0 where there is none.
+// Min returns the smallest latency, in nanoseconds; 0 if there is none.
 func (h *Histogram) Min() int64 { return h.min }
 
-// Max is the greatest latency, in nanoseconds.
+// Max returns the largest latency, in nanoseconds.
 func (h *Histogram) Max() int64 { return h.max }
 
-// Sum is the sum of all, in nanoseconds.
+// Sum returns the sum of all latencies, in nanoseconds.
 func (h *Histogram) Sum() int64 { return int64(h.sum) }
 
-// Mean is the average, in nanoseconds.
+// Mean returns the average, in nanoseconds.
 func (h *Histogram) Mean() float64 {
 	if h.n == 0 {
 		return 0
@@ -113,7 +113,7 @@ func (h *Histogram) Mean() float64 {
 	return h.sum / float64(h.n)
 }
 
-// StdDev is the standard deviation, in nanoseconds, of which what was counted is a sample, as fio has it.
+// StdDev returns the sample standard deviation, in nanoseconds, as fio computes it.
 func (h *Histogram) StdDev() float64 {
 	if h.n < 2 {
 		return 0
@@ -121,7 +121,7 @@ func (h *Histogram) StdDev() float64 {
 	return math.Sqrt(max(h.squares-h.sum*h.Mean(), 0) / float64(h.n-1))
 }
 
-// Percentile is the latency in nanoseconds that p percent did not exceed, to within a bucket.
+// Percentile returns the latency in nanoseconds that p percent did not exceed, to within a bucket.
 func (h *Histogram) Percentile(p float64) int64 {
 	if h.n == 0 {
 		return 0
@@ -137,8 +137,7 @@ func (h *Histogram) Percentile(p float64) int64 {
 	return h.max
 }
 
-// Bins are the middles in nanoseconds of the buckets that hold anything, ascending, with how
-// much they hold.
+// Bins yields the middle, in nanoseconds, and the count of each bucket that isn't empty, in ascending order.
 func (h *Histogram) Bins() iter.Seq2[int64, uint64] {
 	return func(yield func(int64, uint64) bool) {
 		for i, c := range &h.counts {

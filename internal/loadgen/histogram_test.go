@@ -68,7 +68,7 @@ func TestHistogram(t *testing.T) {
 	var two Histogram
 	two.Record(339_353)
 	two.Record(828_902)
-	if got := two.StdDev(); math.Abs(got-346_163.417623) > 1e-6 { // what fio 3.33 says of these
+	if got := two.StdDev(); math.Abs(got-346_163.417623) > 1e-6 { // what fio 3.33 reports for these
 		t.Errorf("the deviation of two is %v", got)
 	}
 	for _, p := range []float64{1, 50, 99, 99.9, 99.99} {

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// depthLevels are fio's: 1, 2 to 3, 4 to 7, …, 64 and more.
+// depthLevels is the number of fio's depth levels: 1, 2 to 3, 4 to 7, …, 64 and more.
 const depthLevels = 7
 
 // job is one clone of a spec: a stream of operations on one queue.
@@ -21,34 +21,34 @@ type job struct {
 
 	mu     sync.Mutex
 	what   *pattern
-	fresh  *rand.ChaCha8 // where new data for writes begin
-	left   int64         // bytes to start; endless for a job that loops
-	quota  int64         // operations to start; endless where only left says it
+	fresh  *rand.ChaCha8 // seeds new data for writes
+	left   int64         // bytes still to be started; endless for a job that loops
+	quota  int64         // operations still to be started; endless if only left is a limit
 	dirty  int           // writes started since the last flush
-	busy   int           // operations under way
-	held   bool          // more will come, though nothing may be under way
-	ended  int64         // nanoseconds: when nothing was under way any more, nor to come; 0 until then
+	busy   int           // operations outstanding
+	held   bool          // more will come, even if nothing is outstanding
+	ended  int64         // nanoseconds: when nothing was outstanding or still to come; 0 until then
 	think  think
 	err    error
 	errors uint64
 	figures
-	lead   *figures // of its ramp; nil where there is none
+	lead   *figures // those of its ramp; nil if there is none
 	depths [depthLevels]uint64
 	points []Point
 	seen   [ops]seen
 	course course
-	seek   *seek // nil where the depth is said
+	seek   *seek // nil if the depth is fixed
 
-	// Of a job with a rate.
+	// For a job with a rate.
 	plan  *schedule
-	paced bool  // nothing but the plan starts any
+	paced bool  // only the plan starts operations
 	start int64 // of the plan, nanoseconds
 	free  []*IO
 	ready atomic.Int32 // length of free
 
-	// Of a job whose data are checked.
+	// For a job whose data is checked.
 	checking bool  // what was written is being read back
-	position int64 // where that is, from the start of the range
+	position int64 // up to where, from the start of the range
 	verified int64 // bytes
 }
 
@@ -79,7 +79,7 @@ func newJob(t *task, clone int, q Queue, span int64) (*job, error) {
 			j.release()
 			return nil, err
 		}
-		_, _ = j.fresh.Read(mem) // data that nothing on the way can compress
+		_, _ = j.fresh.Read(mem) // incompressible data
 		io.mem = mem
 		if t.ledger != nil {
 			io.version = make([]uint32, int64(size)/t.ledger.unit)
@@ -98,11 +98,11 @@ func (j *job) release() {
 	j.ios = nil
 }
 
-// planned reports whether operations come by a plan alone. Where one direction has a rate and the other hasn't, those
-// of the other keep the depth, and one that is due takes the place of the next of them.
+// planned reports whether all operations come by the plan. If one direction has a rate and the other doesn't,
+// operations of the latter keep the depth, and one that is due takes the place of the next of them.
 func (j *job) planned() bool { return j.paced && !j.checking }
 
-// hold says that operations will come, from at on: begin starts them or, if there is a plan, the pacer.
+// hold announces that operations will come, from time at on: begin starts them or, if there is a plan, the pacer.
 func (j *job) hold(at int64) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -116,7 +116,7 @@ func (j *job) hold(at int64) {
 	}
 }
 
-// begin starts the first operations, where nothing else does.
+// begin starts the first operations, unless the pacer does.
 func (j *job) begin() {
 	if j.planned() {
 		return
@@ -127,7 +127,7 @@ func (j *job) begin() {
 	j.fill()
 }
 
-// fill starts as many operations as the job is deep.
+// fill starts as many operations as the job's depth.
 func (j *job) fill() {
 	for _, io := range j.ios {
 		j.mu.Lock()
@@ -153,11 +153,11 @@ func (j *job) fill() {
 	}
 }
 
-// arrive is called when operations are due; false when no more will be. Those that find no IO
+// arrive is called when operations are due; it returns false when no more will be. Operations that find no free IO
 // wait: the completion of another one starts them.
 func (j *job) arrive() bool {
-	// Who finishes an operation first makes its IO ready and then looks at the clock. So where
-	// none is ready yet, it sees what is due now.
+	// A completion first makes its IO ready and then reads the clock. So if no IO is ready yet, the completion will
+	// see what is due now.
 	for j.ready.Load() > 0 {
 		j.mu.Lock()
 		if !j.held {
@@ -181,17 +181,17 @@ func (j *job) arrive() bool {
 	return true
 }
 
-// due reports whether the next operation of the plan is. Called with mu held.
+// due reports whether the next operation of the plan is due. Called with mu held.
 func (j *job) due() bool { return j.start+j.plan.peek() <= nanotime() }
 
-// take takes the last IO out of free. Called with mu held.
+// take removes the last IO from free. Called with mu held.
 func (j *job) take() {
 	j.free = j.free[:len(j.free)-1]
 	j.ready.Store(int32(len(j.free)))
 }
 
-// unstarted is about how many operations of the plan were due by then and have not begun.
-// Called with mu held.
+// unstarted returns approximately how many operations of the plan were due by until and have not begun. Called with
+// mu held.
 func (j *job) unstarted(until int64) uint64 {
 	if j.plan == nil || j.left <= 0 || j.quota <= 0 {
 		return 0
@@ -199,7 +199,7 @@ func (j *job) unstarted(until int64) uint64 {
 	return j.plan.expected(until - j.start)
 }
 
-// leave says that no more will come but what follows from what is under way.
+// leave announces that no more operations will come, apart from those that follow from outstanding ones.
 func (j *job) leave() {
 	j.mu.Lock()
 	last := j.held && j.busy == 0
@@ -214,16 +214,16 @@ func (j *job) leave() {
 	}
 }
 
-// end notes when the job ended, each clone at its own time. What is read back afterwards isn't measured. Called with mu
-// held.
+// end records when the job ended; each clone ends at its own time. Reading back afterwards isn't measured. Called
+// with mu held.
 func (j *job) end(now int64) {
 	if !j.checking {
 		j.ended = now
 	}
 }
 
-// prepare gives io the next operation, that of the plan or else one that starts now; false when
-// there is none. Called with mu held.
+// prepare gives io the next operation: that of the plan, or else one that starts now. It returns false if there is
+// none. Called with mu held.
 func (j *job) prepare(io *IO, now int64) bool {
 	switch {
 	case j.err != nil || j.task.stop.Load():
@@ -266,13 +266,13 @@ func (j *job) prepare(io *IO, now int64) bool {
 		j.dirty++
 	}
 	if (j.task.ledger != nil || j.refill(io)) && !io.due {
-		io.started = nanotime() // stamping, or filling, took time that isn't the device's
+		io.started = nanotime() // don't charge the device for the time that stamping or filling took
 	}
 	j.started()
 	return true
 }
 
-// refill gives io new data to write, where that is wanted. Called with mu held.
+// refill gives io new data to write, if requested. Called with mu held.
 func (j *job) refill(io *IO) bool {
 	if io.Op != Write || !j.task.spec.Refill {
 		return false
@@ -313,7 +313,7 @@ func (j *job) aim(io *IO) bool {
 	return true
 }
 
-// Places that aim tries: a few by the pattern, then side by side.
+// Offsets that aim tries: a few from the pattern, then one after another.
 const (
 	patternTries = 16
 	maxTries     = 1 << 20
@@ -330,7 +330,7 @@ func (j *job) elsewhere(io *IO, tries int) {
 	}
 }
 
-// done records an operation and starts the next one with the same buffer.
+// done records an operation that ended and starts the next one with the same IO.
 func (j *job) done(io *IO) {
 	now := nanotime()
 	units, err := j.judge(io)
@@ -371,7 +371,7 @@ func (j *job) done(io *IO) {
 	}
 }
 
-// count adds an operation that has ended to what is measured. Called with mu held.
+// count adds an operation that ended to what is measured. Called with mu held.
 func (j *job) count(io *IO, now int64) {
 	if io.Op != Flush {
 		if j.course.wanted {
@@ -384,8 +384,7 @@ func (j *job) count(io *IO, now int64) {
 	j.of(io.Op).count(io, now)
 }
 
-// next gives io the operation of the plan that is due, or keeps it for when one is. Called with
-// mu held.
+// next gives io the operation of the plan that is due, or keeps io until one is. Called with mu held.
 func (j *job) next(io *IO) bool {
 	if j.rewrites(io) && j.prepare(io, 0) {
 		return true
@@ -395,7 +394,7 @@ func (j *job) next(io *IO) bool {
 	}
 	j.free = append(j.free, io)
 	j.ready.Store(int32(len(j.free)))
-	// The pacer, if it found no IO just now, leaves it to this call to look again.
+	// If the pacer found no IO just now, it relies on this call to look again.
 	if j.held && j.due() && j.prepare(io, 0) {
 		j.take()
 		return true
@@ -403,22 +402,21 @@ func (j *job) next(io *IO) bool {
 	return false
 }
 
-// counts reports whether an operation that has ended belongs to what is measured. Called with
-// mu held.
+// counts reports whether an operation that ended belongs to what is measured. Called with mu held.
 func (j *job) counts(io *IO) bool {
 	switch t := j.task; {
 	case j.checking:
 		return false
 	case io.due:
-		// What was due while it was measured, however late it ended.
+		// An operation counts if it was due during measuring, however late it ended.
 		return io.started >= t.from.Load() && io.started < t.until.Load()
 	default:
 		return t.measuring.Load()
 	}
 }
 
-// judge checks the data of an operation that has ended, and returns how many bytes it could
-// judge. Called without mu, which takes time.
+// judge checks the data of an operation that ended, and returns how many bytes it could check. Called without mu
+// held, since it takes time.
 func (j *job) judge(io *IO) (int64, error) {
 	if io.Err != nil {
 		return 0, io.Err
@@ -443,7 +441,7 @@ func (j *job) judge(io *IO) (int64, error) {
 	return int64(n) * l.unit, err
 }
 
-// fail notes that an operation failed; the first error ends the run. Called with mu held.
+// fail records that an operation failed; the first error ends the run. Called with mu held.
 func (j *job) fail(err error) {
 	j.errors++
 	if j.err == nil {
@@ -452,7 +450,7 @@ func (j *job) fail(err error) {
 	}
 }
 
-// prepareCheck makes io read the next piece of the range that was written. Called with mu held.
+// prepareCheck makes io read the next piece of the written range. Called with mu held.
 func (j *job) prepareCheck(io *IO) bool {
 	s, l := j.task.spec, j.task.ledger
 	piece := int64(len(io.mem))
@@ -471,7 +469,7 @@ func (j *job) prepareCheck(io *IO) bool {
 	return false
 }
 
-// addTo adds what the job has measured to sum, and notes what is new as a point of its own.
+// addTo adds what the job has measured to sum, and records what is new as a separate point.
 func (j *job) addTo(sum *[ops]Measured, length time.Duration) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -482,16 +480,16 @@ func (j *job) addTo(sum *[ops]Measured, length time.Duration) {
 		p.IOs[op], p.Bytes[op] = m.IOs-j.seen[op].ios, m.Bytes-j.seen[op].bytes
 		j.seen[op] = seen{m.IOs, m.Bytes}
 	}
-	// The little of the interval in which a ramp ended says nothing about a rate.
+	// The short part of the interval after the end of a ramp says nothing about a rate.
 	if j.task.measuring.Load() && j.ended == 0 && length > j.task.run.o.Interval/2 {
 		j.points = append(j.points, p)
 	}
 }
 
-// seen is what a look at a job saw of one direction, or of both.
+// seen is the state of one direction, or of all, at the last look at a job.
 type seen struct{ ios, bytes uint64 }
 
 var epoch = time.Now()
 
-// nanotime is a monotonic clock.
+// nanotime returns the time of a monotonic clock.
 func nanotime() int64 { return int64(time.Since(epoch)) }

@@ -6,10 +6,10 @@ import (
 	"sync"
 )
 
-// ledger remembers which version of each unit of the device a run has written, for what it
-// reads back to be held against. All jobs of a run share it.
+// ledger records which version of each unit of the device a run has written, to check what it reads back. All jobs
+// of a run share it.
 type ledger struct {
-	unit int64 // bytes, that every operation is a multiple of
+	unit int64 // bytes; the size of every operation is a multiple of it
 	run  uint64
 
 	mu    sync.Mutex
@@ -18,12 +18,12 @@ type ledger struct {
 }
 
 const (
-	underWay   = 1 << 31 // in an entry: a write of it has not ended
+	underWay   = 1 << 31 // in an entry: a write or trim of the unit has not ended
 	ledgerPage = 1 << 14 // entries
-	maxUnits   = 1 << 38 // of a ledger: its pages, all empty, are 400 MB of address space, and reading back looks at each unit
+	maxUnits   = 1 << 38 // of a ledger: its empty pages take 400 MB of address space; reading back looks at each unit
 )
 
-// newLedger is of what lies before end.
+// newLedger returns a ledger for the part of the device before end.
 func newLedger(unit, end int64) *ledger {
 	units := (end + unit - 1) / unit
 	return &ledger{
@@ -32,7 +32,8 @@ func newLedger(unit, end int64) *ledger {
 	}
 }
 
-// entry is that of a unit; nil where its page has never been written to. Called with mu held.
+// entry returns the entry of unit i, or nil if its page has never been written to, unless create is set. Called
+// with mu held.
 func (l *ledger) entry(i int64, create bool) *uint32 {
 	p := &l.pages[i/ledgerPage]
 	if *p == nil {
@@ -44,8 +45,8 @@ func (l *ledger) entry(i int64, create bool) *uint32 {
 	return &(*p)[i%ledgerPage]
 }
 
-// claim notes that a write or trim is about to start. It reports false where another of the same
-// units is under way, since then nobody could tell which of the two remains.
+// claim records that a write or trim is about to start. It returns false if another one of the same units is
+// outstanding, since then nobody could tell whose data remains.
 func (l *ledger) claim(offset, length int64) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -63,7 +64,7 @@ func (l *ledger) claim(offset, length int64) bool {
 	return true
 }
 
-// stamp stamps a write of units that were claimed for it.
+// stamp stamps a write whose units were claimed for it.
 func (l *ledger) stamp(buf []byte, offset int64) {
 	l.mu.Lock()
 	version := l.version(offset/l.unit) &^ underWay
@@ -73,7 +74,7 @@ func (l *ledger) stamp(buf []byte, offset int64) {
 	}
 }
 
-// end notes that a write has ended.
+// end records that a write has ended.
 func (l *ledger) end(buf []byte, offset int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -83,7 +84,7 @@ func (l *ledger) end(buf []byte, offset int64) {
 	}
 }
 
-// forget notes that a trim has ended: what its units read as now is the device's to say.
+// forget records that a trim has ended: what its units read as is now up to the device.
 func (l *ledger) forget(offset, length int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -93,7 +94,7 @@ func (l *ledger) forget(offset, length int64) {
 	}
 }
 
-// note keeps in versions what a read that is about to start may find.
+// note stores in versions what a read that is about to start may find.
 func (l *ledger) note(versions []uint32, offset int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -102,8 +103,7 @@ func (l *ledger) note(versions []uint32, offset int64) {
 	}
 }
 
-// version is an entry's content; 0 for a unit that this run has not written. Called with mu
-// held.
+// version returns an entry's value; 0 for a unit that this run has not written. Called with mu held.
 func (l *ledger) version(i int64) uint32 {
 	if e := l.entry(i, false); e != nil {
 		return *e
@@ -111,8 +111,8 @@ func (l *ledger) version(i int64) uint32 {
 	return 0
 }
 
-// check holds what a read found against what note kept when it began, and returns how many
-// units it could judge: those that this run wrote, and that no write touched meanwhile.
+// check compares what a read found with the versions that note stored when it began, and returns how many units it
+// could check: those that this run wrote, and that no write touched in the meantime.
 func (l *ledger) check(buf []byte, offset int64, versions []uint32) (int, error) {
 	checked := 0
 	for i, want := range versions {

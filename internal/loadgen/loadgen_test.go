@@ -21,7 +21,7 @@ func spec(rw string) Spec {
 	return Spec{Name: "test", RW: rw, RWMixRead: 70, BS: [ops]Split{bs, bs, bs}, IODepth: 8, NumJobs: 1, Seed: 1}
 }
 
-// paceByTimer paces in the time of a bubble.
+// paceByTimer paces by the time of a synctest bubble.
 func paceByTimer(p *pacer) (stop func(), err error) {
 	end, over := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -78,8 +78,7 @@ func testOnceThrough(t *testing.T) {
 	}
 }
 
-// A runtime is a limit where a size is given, and an aim where not, or with time_based: fio's
-// rules.
+// A runtime is a limit if a size is given, and otherwise, or with time_based, the duration: these are fio's rules.
 func TestRuntimeAndSize(t *testing.T) { synctest.Test(t, testRuntimeAndSize) }
 
 func testRuntimeAndSize(t *testing.T) {
@@ -110,8 +109,8 @@ func testRuntimeAndSize(t *testing.T) {
 	}
 }
 
-// Where jobs work, with shares as fio takes them: both of the whole device, the offset at the next operation, the size
-// as far as there is one.
+// Where jobs work, with percentages as in fio: both are of the whole device, the offset is rounded up to an
+// operation, and the size is limited to what there is.
 func TestArea(t *testing.T) {
 	const size = 1000 << 10
 	for _, c := range []struct {
@@ -236,7 +235,8 @@ func testSplit(t *testing.T) {
 	}
 }
 
-// Once through a range is just that where sizes differ: every byte comes once for each job, the last ones too.
+// One pass through a range is just that even if sizes differ: every byte comes once for each job, including the
+// last ones.
 func TestOnceThroughSplit(t *testing.T) { synctest.Test(t, testOnceThroughSplit) }
 
 func testOnceThroughSplit(t *testing.T) {
@@ -267,7 +267,7 @@ func testOnceThroughSplit(t *testing.T) {
 	}
 }
 
-// The specs of a run are run side by side, each for its own time, with its own results.
+// The specs of a run are run in parallel, each for its own time, with its own results.
 func TestSeveralSpecs(t *testing.T) { synctest.Test(t, testSeveralSpecs) }
 
 func testSeveralSpecs(t *testing.T) {
@@ -354,7 +354,7 @@ func testProgress(t *testing.T) {
 	}
 }
 
-// What is left of a job that ends by its operations is told as of one that ends by its bytes.
+// The time left of a job that is limited by operations is reported as for one limited by bytes.
 func TestLeft(t *testing.T) { synctest.Test(t, testLeft) }
 
 func testLeft(t *testing.T) {
@@ -380,7 +380,7 @@ func testLeft(t *testing.T) {
 	}
 }
 
-// zones has a spec go by zones, the same in every direction.
+// zones makes a spec use zones, the same in every direction.
 func zones(z ...Zone) func(*Spec) {
 	return func(s *Spec) { s.Distribution, s.Zones = Distribution{Kind: Zoned}, [ops][]Zone{z, z, z} }
 }
@@ -445,8 +445,8 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-// Where buffers are refilled no two writes have the same data, nor two blocks of one; otherwise there are as many as
-// the job is deep.
+// If buffers are refilled, no two writes have the same data, nor do two blocks of one; otherwise there are as many
+// different ones as the job is deep.
 func TestRefill(t *testing.T) {
 	for _, rw := range []string{"randwrite", "randrw", "trimwrite"} {
 		for _, refill := range []bool{true, false} {
@@ -480,14 +480,14 @@ func testRefill(t *testing.T, rw string, refill bool) {
 	}
 }
 
-// The generator allocates nothing per operation, at a depth and at a rate.
+// The generator allocates nothing per operation, with a depth and with a rate.
 func TestNoAllocations(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector allocates")
 	}
 	const (
-		most = 0.01 // an operation
-		once = 200  // a run: 70 to 110, of jobs, goroutines and timers
+		most = 0.01 // per operation
+		once = 200  // per run: 70 to 110, for jobs, goroutines and timers
 	)
 	for _, rate := range []int{0, 200_000} {
 		d := &syncDevice{}
@@ -495,7 +495,7 @@ func TestNoAllocations(t *testing.T) {
 		s.RateIOPS = [ops]int{rate, rate}
 		s.Size, s.Refill = fakeSize, true
 		var n float64
-		// A busy machine does less in a time.
+		// A busy machine does less in the same time.
 		for s.Runtime, s.TimeBased = 100*time.Millisecond, true; d.ios < 10_000 && s.Runtime < 10*time.Second; s.Runtime *= 4 {
 			n = testing.AllocsPerRun(1, func() {
 				res, err := Run(context.Background(), d, []Spec{s}, Options{})
@@ -511,7 +511,7 @@ func TestNoAllocations(t *testing.T) {
 	}
 }
 
-// What is under way when the time is over counts, however late it ends: a device that stands still then is seen.
+// Operations outstanding when the time is over count, however late they end: a device that stalls then is noticed.
 func TestStallAtTheEnd(t *testing.T) { synctest.Test(t, testStallAtTheEnd) }
 
 func testStallAtTheEnd(t *testing.T) {

@@ -12,17 +12,17 @@ import (
 
 // pacer tells jobs with a rate when their operations are due.
 type pacer struct {
-	due pqueue.Queue[*dueJob] // the next that is due first
+	due pqueue.Queue[*dueJob] // ordered by due time
 }
 
-// dueJob is a job and when its next operation is due, by its own copy of the job's plan.
+// dueJob is a job with the time at which its next operation is due, according to its own copy of the job's plan.
 type dueJob struct {
 	job  *job
 	plan *schedule
 	at   int64 // nanoseconds
 }
 
-// newPacer is of those of jobs that come by a plan. All of them have begun.
+// newPacer returns a pacer for those of jobs whose operations all come by a plan. All of them have begun.
 func newPacer(jobs []*job) *pacer {
 	p := &pacer{due: pqueue.New(func(a, b *dueJob) bool { return a.at < b.at }, nil)}
 	for _, j := range jobs {
@@ -36,8 +36,7 @@ func newPacer(jobs []*job) *pacer {
 	return p
 }
 
-// step starts what is due, and returns in how many nanoseconds more will be; negative where nothing
-// will any more.
+// step starts what is due, and returns the nanoseconds until more will be; negative if nothing ever will.
 func (p *pacer) step() int64 {
 	for p.due.Len() > 0 {
 		d, now := p.due.First(), nanotime()
@@ -60,17 +59,16 @@ func (p *pacer) step() int64 {
 	return -1
 }
 
-// atOnce is how many operations of a plan are passed over before a pacer looks whether it is to stop. A rate may be
-// higher than they can be counted.
+// atOnce is how many operations of a plan are skipped before the pacer checks whether it should stop. A rate may be
+// higher than its operations can be counted.
 const atOnce = 10_000
 
-// leastWait is how long a pacer sleeps at least, in nanoseconds: at high rates it starts
-// several operations at a time, and leaves the processor to those who carry them.
+// leastWait is the minimum time that a pacer sleeps, in nanoseconds: at high rates it starts several operations at
+// a time, and leaves the processor to those that carry them out.
 const leastWait = 10_000
 
-// paceByThread has p step until stop is called. The runtime's own timers may be a millisecond late,
-// which would be charged to the device, so it waits in a thread of its own, by the kernel's
-// high-resolution timers.
+// paceByThread calls p.step until stop is called. The runtime's own timers may be a millisecond late, which would
+// be charged to the device, so it waits in a thread of its own, on the kernel's high-resolution timers.
 func paceByThread(p *pacer) (stop func(), err error) {
 	wake, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
 	if err != nil {
@@ -88,11 +86,11 @@ func paceByThread(p *pacer) (stop func(), err error) {
 	}, nil
 }
 
-// stepUntil returns when nothing will be due any more, or the descriptor wake can be read.
+// stepUntil runs p until nothing will be due any more, or the descriptor wake is readable.
 func (p *pacer) stepUntil(wake int) {
 	standstill.Enter()
 	defer standstill.Leave()
-	// The thread ends with the goroutine, and its timer slack, by default 50 µs, with it.
+	// The thread ends with the goroutine, and so does its timer slack, which is 50 µs by default.
 	runtime.LockOSThread()
 	_ = unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0)
 	fds := []unix.PollFd{{Fd: int32(wake), Events: unix.POLLIN}}

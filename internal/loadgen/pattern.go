@@ -12,26 +12,26 @@ type pattern struct {
 	sizes  sizes
 	random bool
 	mixed  bool       // some operations of a random pattern are sequential
-	does   [ops]bool  // directions that choose draws from: those without a rate
+	does   [ops]bool  // the directions that choose draws from: those without a rate
 	span   int64      // bytes of the range, a multiple of least
-	least  int64      // bytes of the smallest operation of all, or of the smallest alignment that is asked for
-	align  [ops]int64 // of each direction: random offsets are multiples of it
-	next   [ops]int64 // where the next operation that is sequential goes, from the start of the range
+	least  int64      // bytes: the smallest alignment of all directions
+	align  [ops]int64 // by direction: random offsets are multiples of it
+	next   [ops]int64 // where the next sequential operation goes, from the start of the range
 
-	// One order of all blocks for all directions, where every operation has the same size.
+	// A single order of all blocks for all directions, if every operation has the same size.
 	once  bool
 	order permutation
 	place uint64 // in order
 
 	zipf *zipf
-	pow  float64     // of a Pareto distribution
+	pow  float64     // exponent of a Pareto distribution
 	bell float64     // standard deviation of a normal distribution, in blocks
-	hot  permutation // where the blocks of a skewed distribution lie, by their rank
+	hot  permutation // the blocks of a skewed distribution, by rank
 
 	zones [ops][]zone
 }
 
-// zone is a part of the range as blocks are drawn from it.
+// zone is a part of the range that blocks are drawn from.
 type zone struct {
 	percent      int // of the operations
 	first, count uint64
@@ -55,8 +55,8 @@ func newPattern(s *Spec, clone int, span int64) *pattern {
 	blocks := span / p.least
 	p.span = blocks * p.least
 	for op := range ops {
-		// Clones that go through a device side by side begin at different places, or they
-		// would read what another has just fetched.
+		// Clones that go through a device in parallel begin at different offsets; otherwise they would read what
+		// another has just fetched.
 		p.next[op] = blocks * int64(clone) / int64(s.NumJobs) * p.least
 	}
 	p.once = equal && s.Distribution.uniform() && !s.NoRandomMap
@@ -76,13 +76,14 @@ func newPattern(s *Spec, clone int, span int64) *pattern {
 	return p
 }
 
-// bell is the standard deviation that fio's normal distribution has, as a part of the range. It is of twelve even
-// draws, taken together, each from the whole range, and one more from as much of it as the user says, half at most.
+// bell returns the standard deviation of fio's normal distribution, as a fraction of the range. fio adds the mean
+// of twelve uniform draws from the whole range and one draw from the percentage of it that the user asks for, half
+// at most.
 func bell(percent float64) float64 {
 	return math.Hypot(1./12, min(percent, 50)/100/math.Sqrt(12))
 }
 
-// makeZones puts the zones one behind another, in blocks of least bytes.
+// makeZones lays out the zones one after another, in blocks of least bytes.
 func (p *pattern) makeZones(span int64) {
 	for op := range ops {
 		if !p.spec.Draws(op) {
@@ -105,7 +106,7 @@ func smallest(s Split) int64 {
 	return int64(n)
 }
 
-// choose is the direction and size of the next operation that isn't due by a rate.
+// choose returns the direction and size of the next operation that isn't due by a rate.
 func (p *pattern) choose() (Op, int) {
 	op := Read
 	switch {
@@ -117,7 +118,7 @@ func (p *pattern) choose() (Op, int) {
 	return op, p.sizes.next(op)
 }
 
-// fit is the size of an operation for which so many bytes were drawn: a sequential job that has less room before the
+// fit returns the size of an operation for which bytes were drawn: a sequential job that has less room before the
 // end of the range, or fewer bytes left to move, takes the largest of its sizes that fits.
 func (p *pattern) fit(op Op, bytes int, left int64) int {
 	sizes := p.spec.BS[op]
@@ -126,7 +127,7 @@ func (p *pattern) fit(op Op, bytes int, left int64) int {
 	}
 	room := p.span - p.next[op]
 	if room < p.align[op] {
-		room = p.span // it goes round
+		room = p.span // it wraps around
 	}
 	room = min(room, left)
 	if int64(bytes) <= room {
@@ -144,7 +145,7 @@ func (p *pattern) fit(op Op, bytes int, left int64) int {
 	return best
 }
 
-// offset is where an operation of that direction and size goes, from the start of the range.
+// offset returns where an operation of that direction and size goes, from the start of the range.
 func (p *pattern) offset(op Op, bytes int) int64 {
 	if !p.random || p.mixed && p.follows(op) {
 		at := p.next[op]
@@ -169,7 +170,7 @@ func (p *pattern) offset(op Op, bytes int) int64 {
 	return at
 }
 
-// follows reports whether an operation of a job at random begins where the one before ended.
+// follows reports whether an operation of a random job begins where the previous one ended.
 func (p *pattern) follows(op Op) bool {
 	percent := p.spec.Sequential[op]
 	return percent > 0 && p.rng.IntN(100) < percent
@@ -198,7 +199,7 @@ func (p *pattern) block(op Op) uint64 {
 	return p.rng.Uint64N(p.order.n)
 }
 
-// aroundMiddle draws a rank of a normal distribution.
+// aroundMiddle draws a rank from a normal distribution.
 func (p *pattern) aroundMiddle() uint64 {
 	for {
 		x := float64(p.hot.n)/2 + p.rng.NormFloat64()*p.bell
@@ -219,7 +220,7 @@ func (p *pattern) pickZone(op Op) zone {
 	return zones[len(zones)-1]
 }
 
-// sizes draws the sizes of operations. Two of the same spec and clone draw the same.
+// sizes draws the sizes of operations. Two of them for the same spec and clone draw the same sizes.
 type sizes struct {
 	bs  [ops]Split
 	rng [ops]*rand.Rand

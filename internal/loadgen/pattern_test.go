@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// A permutation has every number once, and neighbours far apart.
+// A permutation has every number once, and puts neighbours far apart.
 func TestPermutation(t *testing.T) {
 	for _, n := range []int64{1, 2, 3, 7, 8, 9, 255, 256, 257, 100_003} {
 		p := newPermutation(n, 12345)
@@ -20,7 +20,7 @@ func TestPermutation(t *testing.T) {
 			seen[v] = true
 			jumps += math.Abs(float64(v) - float64(p.at(uint64((i+1)%n))))
 		}
-		// Two random places of a line are a third of it apart.
+		// Two random places on a line are a third of its length apart on average.
 		if mean := jumps / float64(n) / float64(n); n > 1000 && (mean < 0.3 || mean > 0.37) {
 			t.Errorf("of %d numbers, neighbours are %.2f of it apart, want about 0.33", n, mean)
 		}
@@ -50,7 +50,7 @@ func TestZipf(t *testing.T) {
 	}
 }
 
-// Sizes of a range are multiples of the smallest, each as often as any other, and none is above the largest.
+// Sizes of a range are multiples of the smallest, equally likely, and none is above the largest.
 func TestRange(t *testing.T) {
 	const draws = 100_000
 	s := spec("randread")
@@ -70,7 +70,7 @@ func TestRange(t *testing.T) {
 	}
 }
 
-// hottest is the share of operations that go to the most popular share of blocks.
+// hottest returns the share of operations that go to the most popular share of blocks.
 func hottest(d Distribution, blocks float64) float64 {
 	s := spec("randread")
 	s.Distribution = d
@@ -104,7 +104,7 @@ func TestDistributions(t *testing.T) {
 	}
 }
 
-// Offsets are multiples of what is asked for, and inside the range, up to its end; every place comes.
+// Offsets are multiples of the requested alignment, inside the range and up to its end; every place comes.
 func TestAlign(t *testing.T) {
 	for _, c := range []struct {
 		bs, align, places int
@@ -127,7 +127,7 @@ func TestAlign(t *testing.T) {
 	}
 }
 
-// Whatever sizes, alignments and distributions go together, operations are of whole blocks, inside the range.
+// Whatever the combination of sizes, alignments and distributions, operations are of whole blocks inside the range.
 func TestInside(t *testing.T) {
 	const block = 512
 	rng := rand.New(rand.NewPCG(1, 2))
@@ -161,8 +161,8 @@ func TestInside(t *testing.T) {
 	}
 }
 
-// Ranks of a normal distribution are around the middle, as far from it as fio's: with normal:20 by a standard deviation of
-// √(1/12² + 0.2²/12) = 0.1014 of the range, and however little is asked for, by a twelfth.
+// Ranks of a normal distribution are around the middle, as far from it as fio's: for normal:20 with a standard
+// deviation of √(1/12² + 0.2²/12) = 0.1014 of the range, and at least a twelfth for any deviation.
 func TestNormal(t *testing.T) {
 	const blocks, draws = 1000, 100_000
 	for percent, deviation := range map[float64]float64{0: 0.0833, 20: 0.1014, 50: 0.1667, 90: 0.1667} {
@@ -185,7 +185,7 @@ func TestNormal(t *testing.T) {
 	}
 }
 
-// Each zone has its part of the operations, and its part of the range; each direction may have zones of its own.
+// Each zone has its part of the operations and of the range; each direction may have its own zones.
 func TestZones(t *testing.T) {
 	const blocks, draws = 1000, 100_000
 	s := spec("randrw")
@@ -219,7 +219,7 @@ func TestZones(t *testing.T) {
 	}
 }
 
-// Two clones of a spec share its popular blocks, and draw differently; so do two specs of one seed.
+// Two clones of a spec share its popular blocks but draw differently; so do two specs with one seed.
 func TestClones(t *testing.T) {
 	s := spec("randread")
 	s.Distribution = Distribution{Zipf, 1.5}

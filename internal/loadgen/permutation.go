@@ -2,13 +2,12 @@ package loadgen
 
 import "math/bits"
 
-// permutation puts the numbers 0 to n-1 into a random order without a table: every step is a
-// bijection on the numbers of so many bits, and what falls outside of n is taken through
-// again until it is inside. It gives random offsets each of which comes once, and scatters the
-// popular blocks of a skewed distribution.
+// permutation puts the numbers 0 to n-1 in a random order without a table: every step is a bijection on the numbers
+// with as many bits as n-1, and a result that isn't below n is put through again until it is. It yields random
+// offsets without repetition, and scatters the popular blocks of a skewed distribution.
 type permutation struct {
 	n     uint64
-	mask  uint64 // the numbers of the bits that n-1 takes
+	mask  uint64 // as many bits as n-1 takes
 	shift int
 	key   uint64
 }
@@ -18,11 +17,11 @@ func newPermutation(n int64, key uint64) permutation {
 	return permutation{n: uint64(n), mask: 1<<width - 1, shift: (width + 1) / 2, key: key}
 }
 
-// at is the number in place i.
+// at returns the number in place i.
 func (p *permutation) at(i uint64) uint64 {
 	for {
-		// Adding, xoring with a right shift, and multiplying by an odd number can each be
-		// undone, so no two numbers become one.
+		// Addition, xor with a right shift, and multiplication by an odd number are each invertible, so no two
+		// numbers collide.
 		i = (i + p.key) & p.mask
 		i ^= i >> p.shift
 		i = i * 0xd6e8feb86659fd93 & p.mask

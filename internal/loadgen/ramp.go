@@ -1,9 +1,9 @@
 package loadgen
 
-// led reports whether j ended within its ramp. Called when it has ended.
+// led reports whether j ended within its ramp. Called when j has ended.
 func (j *job) led() bool { return j.lead != nil && j.ended < j.task.from.Load() }
 
-// takeLead makes what j did within its ramp its figures where it ended there, as fio has it.
+// takeLead makes what j did within its ramp its figures if j ended there, as in fio.
 func (j *job) takeLead() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -12,8 +12,8 @@ func (j *job) takeLead() {
 	}
 }
 
-// ramped ends the ramp of a job. What it has done is in no figure, nor, where it goes on, does it count to its
-// NumberIOs, as with fio.
+// ramped ends the ramp of a job. As in fio, what the job has done so far is in no figure and, if the job continues,
+// doesn't count towards its NumberIOs.
 func (j *job) ramped() {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -6,15 +6,16 @@ import (
 	"time"
 )
 
-// TestRampAndAmount: what is done within a ramp counts to io_size, and not to number_ios. A job that has done its work
-// before its ramp is over has measured all of that. So it is with fio 3.33, at 500 operations a second.
+// TestRampAndAmount: what is done within a ramp counts towards io_size, but not towards number_ios. A job that
+// completes its work before its ramp is over is measured in full. fio 3.33 does the same, at 500 operations per
+// second.
 func TestRampAndAmount(t *testing.T) {
 	const each = 2 * time.Millisecond
 	for name, c := range map[string]struct {
 		ramp   time.Duration
 		change func(*Spec)
-		want   int64 // operations that are measured
-		all    int64 // that were made
+		want   int64 // measured operations
+		all    int64 // all operations made
 	}{
 		"number_ios":                 {time.Second, func(s *Spec) { s.NumberIOs = 1000 }, 1000, 1500},
 		"number_ios within the ramp": {3 * time.Second, func(s *Spec) { s.NumberIOs = 1000 }, 1000, 1000},
@@ -58,7 +59,7 @@ func TestRampAndAmount(t *testing.T) {
 	}
 }
 
-// TestDepthsAfterRamp: how deep a job was within its ramp is in no figure.
+// TestDepthsAfterRamp: the depths of a job within its ramp are in no figure.
 func TestDepthsAfterRamp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := spec("randread")

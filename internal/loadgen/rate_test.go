@@ -12,7 +12,7 @@ func TestSchedule(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		change func(*Spec)
-		ios    [ops]float64 // a second
+		ios    [ops]float64 // per second
 	}{
 		{"iops", func(s *Spec) { s.RateIOPS = [ops]int{1000, 1000} }, [ops]float64{1000, 1000}},
 		{"one for each", func(s *Spec) { s.RateIOPS = [ops]int{3000, 50} }, [ops]float64{3000, 50}},
@@ -54,8 +54,8 @@ func TestSchedule(t *testing.T) {
 	}
 }
 
-// With a rate for one direction the other keeps the depth, and the first comes at its rate; what is written is checked
-// all the same.
+// With a rate for one direction the other keeps the depth, and the first comes at its rate; written data is still
+// checked.
 func TestOneRate(t *testing.T) { synctest.Test(t, testOneRate) }
 
 func testOneRate(t *testing.T) {
@@ -73,15 +73,15 @@ func testOneRate(t *testing.T) {
 		if n := res.Ops[other].IOs; n < 3890 || n > 3910 {
 			t.Errorf("%v: %d a second, want what remains of 4 each ms", other, n)
 		}
-		// One that is due waits for at most one of the others.
+		// An operation that is due waits for at most one of the others.
 		if worst := time.Duration(res.Ops[rated].Latency.Max()); worst > 2*time.Millisecond || d.deepest.Load() != 4 || res.Unstarted > 0 {
 			t.Errorf("%v: the longest took %v, %d under way, %d not begun", rated, worst, d.deepest.Load(), res.Unstarted)
 		}
 	}
 }
 
-// A device that stands still for a while is seen by every operation that was due meanwhile,
-// though only a few were under way: their latencies count from when they were due.
+// If a device stalls for a while, every operation that was due in that time shows it, although only a few were
+// outstanding: latencies count from when operations were due.
 func TestNoCoordinatedOmission(t *testing.T) { synctest.Test(t, testNoCoordinatedOmission) }
 
 func testNoCoordinatedOmission(t *testing.T) {
@@ -95,10 +95,10 @@ func testNoCoordinatedOmission(t *testing.T) {
 		t.Fatal(err)
 	}
 	m := &res.Ops[Read]
-	if m.IOs < 800 || m.IOs > 801 { // that of the end is due, or isn't
+	if m.IOs < 800 || m.IOs > 801 { // the one at the end may be due or not
 		t.Errorf("%d operations of 800 that were due", m.IOs)
 	}
-	// Those that were due in the first 140 of 400 ms waited longer than 10; only two were under way.
+	// Operations that were due in the first 140 of 400 ms waited longer than 10 ms; only two were outstanding.
 	if fast, slower := m.Latency.Percentile(64), m.Latency.Percentile(66); fast > int64(slow) || slower <= int64(slow) {
 		t.Errorf("64 of 100 operations took %v at most, 66 %v; of 65 it is to be %v",
 			time.Duration(fast), time.Duration(slower), slow)
@@ -108,7 +108,7 @@ func testNoCoordinatedOmission(t *testing.T) {
 	}
 }
 
-// What the device can't keep up with is told.
+// Operations that the device can't keep up with are reported.
 func TestUnstarted(t *testing.T) { synctest.Test(t, testUnstarted) }
 
 func testUnstarted(t *testing.T) {
@@ -119,13 +119,13 @@ func testUnstarted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The eleventh begins when the time is over, or doesn't.
+	// The eleventh may or may not begin as the time ends.
 	if done := res.Ops[Read].IOs; done < 10 || done > 11 || done+res.Unstarted < 1000 || done+res.Unstarted > 1001 {
 		t.Errorf("%d done and %d not started of 1000 due", done, res.Unstarted)
 	}
 }
 
-// What is behind the highest rate can be counted, and that of several jobs together.
+// The backlog of even the highest rate can be counted, also added up over several jobs.
 func TestUnstartedOfHighest(t *testing.T) {
 	s := spec("randread")
 	s.RateIOPS[Read] = math.MaxInt64
@@ -138,7 +138,7 @@ func TestUnstartedOfHighest(t *testing.T) {
 	}
 }
 
-// A rate and a size: the job ends when it has moved that.
+// With a rate and a size, the job ends when it has moved that size.
 func TestRateOnceThrough(t *testing.T) { synctest.Test(t, testRateOnceThrough) }
 
 func testRateOnceThrough(t *testing.T) {
@@ -158,8 +158,8 @@ func testRateOnceThrough(t *testing.T) {
 	}
 }
 
-// Every operation of a job that ends by its bytes is counted, the first too, which is due when the job begins and not
-// when that is noticed; after a delay likewise.
+// Every operation of a job that is limited by bytes is counted, including the first, which is due when the job
+// begins rather than when that is noticed; likewise after a delay.
 func TestRateCountsAll(t *testing.T) {
 	for _, delay := range []time.Duration{0, 10 * time.Millisecond} {
 		s := spec("read")
@@ -176,7 +176,7 @@ func TestRateCountsAll(t *testing.T) {
 	}
 }
 
-// A job that is over before anybody looks whether its delay is has taken its time all the same.
+// A job that is over before anybody notices the end of its delay still has a duration.
 func TestRateOverEarly(t *testing.T) { synctest.Test(t, testRateOverEarly) }
 
 func testRateOverEarly(t *testing.T) {
@@ -198,7 +198,8 @@ func testRateOverEarly(t *testing.T) {
 	}
 }
 
-// What was due and had not begun is told of a job that is verified too, with a rate for all or for one direction.
+// Operations that were due and had not begun are also reported for a verified job, with a rate for all directions
+// or for one.
 func TestUnstartedVerified(t *testing.T) { synctest.Test(t, testUnstartedVerified) }
 
 func testUnstartedVerified(t *testing.T) {
@@ -210,14 +211,15 @@ func testUnstartedVerified(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// 200 a second are what the device does.
+		// The device does 200 per second.
 		if res.Unstarted < 1750 || res.Unstarted > 1850 || res.Verified == 0 {
 			t.Errorf("rates %v: %d had not begun, %d bytes verified", rate, res.Unstarted, res.Verified)
 		}
 	}
 }
 
-// A rate that is higher than operations can be counted has as many as there can be, and ends in its time.
+// With a rate that is too high for operations to be counted, there are as many as possible, and the job ends in
+// time.
 func TestRateBeyondCounting(t *testing.T) {
 	for _, change := range []func(*Spec){
 		func(s *Spec) { s.RateIOPS[Read] = math.MaxInt },
@@ -227,7 +229,7 @@ func TestRateBeyondCounting(t *testing.T) {
 		s := spec("randread")
 		change(&s)
 		var n, unstarted uint64
-		// A machine that stands still may begin none in a time.
+		// A machine that stalls may begin none in an interval.
 		for s.Runtime, s.TimeBased = 100*time.Millisecond, true; n == 0 && s.Runtime < 10*time.Second; s.Runtime *= 4 {
 			res, err := Run(t.Context(), &fakeDevice{delay: time.Millisecond}, []Spec{s}, Options{})
 			if err != nil {

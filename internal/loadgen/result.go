@@ -5,7 +5,7 @@ import "time"
 // Result is what a run measured.
 type Result struct {
 	Jobs   []JobResult // in the order of the specs, NumJobs of each
-	Series []Sample    // of all jobs together
+	Series []Sample    // for all jobs together
 }
 
 // JobResult is what one job measured.
@@ -13,33 +13,33 @@ type JobResult struct {
 	Spec     *Spec
 	Clone    int // of the spec's NumJobs
 	Duration time.Duration
-	// Processor time of this process in that time. It can't be told apart by job, so each has
-	// a part in proportion to its operations.
+	// Processor time of this process in that time. It can't be attributed to jobs, so each gets a share in
+	// proportion to its operations.
 	User, System time.Duration
 	Ops          [ops]Measured       // by Op
 	Syncs        Measured            // flushes
-	Depths       [depthLevels]uint64 // operations that began as the first, 2nd to 3rd, 4th to 7th … under way
+	Depths       [depthLevels]uint64 // operations by the depth at which they began: 1, 2 to 3, 4 to 7 …
 	Errors       uint64
-	Err          error  // the first of them
-	Unstarted    uint64 // operations of a plan that were due and never began, about
+	Err          error  // the first one
+	Unstarted    uint64 // approximate number of operations of a plan that were due and never began
 	Verified     int64  // bytes that were read and checked
 	Points       []Point
-	Windows      []Window // each of Spec.LogEvery
-	// Of a Spec with a LatencyTarget: the greatest depth at which it was kept to, as far as was tried; 0 where it was at
-	// none. Sought says that all was tried. Then Duration, Ops, Points, User and System are those of one window at that
-	// depth, or at 1.
+	Windows      []Window // of Spec.LogEvery each
+	// For a Spec with a LatencyTarget: SoughtDepth is the greatest depth tried at which the target was met; 0 if it
+	// was met at none. Sought says that the search was completed. Then Duration, Ops, Points, User and System are
+	// those of one window at that depth, or at depth 1.
 	SoughtDepth int
 	Sought      bool
-	Entries     [][]Entry // every operation, in the order in which they ended, where Spec.LogEach wants them
+	Entries     [][]Entry // every operation, in the order in which they ended, if Spec.LogEach is set
 }
 
-// Measured are the figures of one direction.
+// Measured holds the figures of one direction.
 type Measured struct {
 	IOs, Bytes uint64
 	Latency    Histogram
 }
 
-// figures are those of all operations.
+// figures holds the figures of all operations.
 type figures struct {
 	ops   [ops]Measured
 	syncs Measured // flushes
@@ -52,7 +52,7 @@ func (f *figures) of(op Op) *Measured {
 	return &f.ops[op]
 }
 
-// count adds an operation that has ended.
+// count adds an operation that ended.
 func (m *Measured) count(io *IO, now int64) {
 	m.IOs++
 	m.Bytes += uint64(io.Length)
@@ -72,7 +72,7 @@ type Point struct {
 	IOs, Bytes [ops]uint64
 }
 
-// countIOs is how many operations they are.
+// countIOs returns the total number of operations.
 func countIOs(of *[ops]Measured) (n uint64) {
 	for op := range of {
 		n += of[op].IOs
@@ -86,14 +86,14 @@ type Sample struct {
 	Length     time.Duration
 	Ramping    bool
 	IOs, Bytes [ops]uint64
-	// Of all directions together, nanoseconds.
+	// Percentiles over all directions, in nanoseconds.
 	P50, P99 int64
 }
 
-// IOPS is operations a second, of all directions.
+// IOPS returns the operations per second, over all directions.
 func (s *Sample) IOPS() float64 { return perSecond(sum(s.IOs), s.Length) }
 
-// Bandwidth is bytes a second, of all directions.
+// Bandwidth returns the bytes per second, over all directions.
 func (s *Sample) Bandwidth() float64 { return perSecond(sum(s.Bytes), s.Length) }
 
 func sum(of [ops]uint64) (n uint64) {
@@ -103,7 +103,7 @@ func sum(of [ops]uint64) (n uint64) {
 	return n
 }
 
-// Total are the figures of all directions together.
+// Total returns the figures of all directions together.
 func (r *JobResult) Total() *Measured {
 	t := new(Measured)
 	for i := range r.Ops {
@@ -112,10 +112,10 @@ func (r *JobResult) Total() *Measured {
 	return t
 }
 
-// IOPS is operations a second.
+// IOPS returns the operations per second.
 func (r *JobResult) IOPS(m *Measured) float64 { return perSecond(m.IOs, r.Duration) }
 
-// Bandwidth is bytes a second.
+// Bandwidth returns the bytes per second.
 func (r *JobResult) Bandwidth(m *Measured) float64 { return perSecond(m.Bytes, r.Duration) }
 
 func perSecond(n uint64, d time.Duration) float64 {
@@ -125,10 +125,10 @@ func perSecond(n uint64, d time.Duration) float64 {
 	return float64(n) / d.Seconds()
 }
 
-// CPU is the processor time of this process.
+// CPU returns the processor time of this process.
 func (r *JobResult) CPU() time.Duration { return r.User + r.System }
 
-// CPUPerIO is the processor time of this process an operation.
+// CPUPerIO returns the processor time of this process per operation.
 func (r *JobResult) CPUPerIO() time.Duration {
 	n := countIOs(&r.Ops)
 	if n == 0 {
@@ -137,7 +137,7 @@ func (r *JobResult) CPUPerIO() time.Duration {
 	return r.CPU() / time.Duration(n)
 }
 
-// Group adds the results of jobs that ran side by side.
+// Group combines the results of jobs that ran in parallel.
 func Group(jobs []JobResult) JobResult {
 	g := jobs[0]
 	g.Points, g.Windows, g.Entries = nil, nil, nil
@@ -180,7 +180,7 @@ func addPoints(sum, points []Point) []Point {
 	return sum
 }
 
-// result gathers the jobs' figures; all of them are idle.
+// result collects the jobs' figures; all of them are idle.
 func (r *run) result() (*Result, error) {
 	res := &Result{Series: r.series}
 	var err error

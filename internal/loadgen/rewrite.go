@@ -1,7 +1,7 @@
 package loadgen
 
-// rewrites reports whether io has trimmed blocks that are to be written next. It is the same IO that writes them, so
-// that no write overtakes its trim: a device may carry out commands in any order.
+// rewrites reports whether io has trimmed blocks that must be written next. The same IO writes them, so that no
+// write overtakes its trim: a device may execute commands in any order.
 func (j *job) rewrites(io *IO) bool { return io.Op == Trim && j.task.spec.rewrites() }
 
 // rewrite makes io, whose trim has ended, write the same blocks. Called with mu held.
@@ -9,7 +9,7 @@ func (j *job) rewrite(io *IO) {
 	s := j.task.spec
 	io.Op, io.Buf, io.FUA = Write, io.mem[:io.Length], s.Sync
 	if l := j.task.ledger; l != nil {
-		l.stamp(io.Buf, io.Offset) // the trim's claim is the write's
+		l.stamp(io.Buf, io.Offset) // the trim's claim also covers the write
 	} else {
 		j.refill(io)
 	}

@@ -9,27 +9,26 @@ import (
 	"time"
 )
 
-// Options say how a run is watched. The zero value watches every second and tells nobody.
+// Options says how a run is watched. The zero value samples every second and reports to nobody.
 type Options struct {
 	Interval time.Duration   // between samples; 0 means a second
-	Report   func(*Progress) // is told every sample, if not nil
+	Report   func(*Progress) // is called for every sample, if not nil
 
 	pace func(*pacer) (stop func(), err error) // nil means paceByThread
 }
 
-// Progress is a look at a run under way.
+// Progress is a snapshot of a run in progress.
 type Progress struct {
-	Elapsed, Left time.Duration // Left is negative where nobody knows
+	Elapsed, Left time.Duration // Left is negative if it isn't known
 	Ramping       bool
-	Verifying     bool          // the run is over, and what it wrote is being read back
+	Verifying     bool          // the run is over, and the written data is being read back
 	Ops           [ops]Measured // since measuring began
 	Last          Sample
 }
 
-// Run runs specs on dev, all at once, until they are done, their time is over or ctx ends, and
-// measures them. The first error of an operation ends the run and is returned, beside what was
-// measured up to then. What specs with Verify wrote is then read back and checked; data that
-// differ are a *VerifyError.
+// Run runs specs on dev, all at once, until they are done, their time is over or ctx ends, and measures them. The
+// first error of an operation ends the run and is returned, along with what was measured until then. What specs
+// with Verify wrote is then read back and checked; data that differs is reported as a *VerifyError.
 func Run(ctx context.Context, dev Device, specs []Spec, o Options) (*Result, error) {
 	r := &run{idle: make(chan struct{}), failed: make(chan struct{}), began: nanotime(), o: o}
 	if r.o.Interval == 0 {
@@ -51,7 +50,7 @@ func Run(ctx context.Context, dev Device, specs []Spec, o Options) (*Result, err
 	return r.result()
 }
 
-// run is one Run.
+// run is the state of one call of Run.
 type run struct {
 	o     Options
 	tasks []*task
@@ -59,7 +58,7 @@ type run struct {
 	began int64
 
 	running atomic.Int32  // tasks that are not idle
-	idle    chan struct{} // closed when the last one is
+	idle    chan struct{} // closed when the last task is idle
 	failing sync.Once
 	failed  chan struct{} // closed when an operation failed
 
@@ -77,7 +76,7 @@ func (r *run) makeTasks(dev Device, specs []Spec) error {
 			return fmt.Errorf("%s: %w", s.Name, err)
 		}
 		if s.Verify && s.changes() {
-			base, span := s.area(dev.Size()) // another may begin elsewhere
+			base, span := s.area(dev.Size()) // other specs may begin elsewhere
 			unit, end = gcd(unit, base), max(end, base+span)
 			for op := range ops {
 				if op == Trim && !s.Does(Trim) {
@@ -121,7 +120,7 @@ func (r *run) release() {
 	}
 }
 
-// fail is told that an operation failed.
+// fail reports that an operation failed.
 func (r *run) fail() { r.failing.Do(func() { close(r.failed) }) }
 
 func (r *run) taskIdle() {
@@ -130,7 +129,7 @@ func (r *run) taskIdle() {
 	}
 }
 
-// drive starts the tasks, and returns when nothing is under way any more.
+// drive starts the tasks, and returns when nothing is outstanding any more.
 func (r *run) drive(ctx context.Context, jobs []*job) error {
 	r.running.Store(int32(len(r.tasks)))
 	for _, t := range r.tasks {
@@ -156,8 +155,8 @@ func (r *run) drive(ctx context.Context, jobs []*job) error {
 	return nil
 }
 
-// wait lets the tasks run for their times, and what is under way end. Operations always end: a
-// connection that is lost ends its own.
+// wait lets the tasks run for their times, and outstanding operations end. Operations always end: if a connection
+// is lost, that ends its operations.
 func (r *run) wait(ctx context.Context) {
 	tick := time.NewTicker(r.o.Interval)
 	defer tick.Stop()
@@ -168,7 +167,7 @@ func (r *run) wait(ctx context.Context) {
 		select {
 		case <-r.idle:
 			timer.Stop()
-			// What is left of an interval says little about a rate.
+			// The rest of an interval says little about a rate.
 			if nanotime()-r.lastAt > int64(r.o.Interval)/2 {
 				r.sample()
 			}
@@ -193,10 +192,11 @@ func (r *run) wait(ctx context.Context) {
 	}
 }
 
-// never is an event that doesn't come while anybody waits.
+// never is when an event is due that doesn't come while anybody waits, in nanoseconds from now.
 const never = int64(1000 * time.Hour)
 
-// nextEvent is what a task's times say that happens next: its beginning, the end of its ramp, or its own.
+// nextEvent returns the next event according to the tasks' times: the start of a task, the end of its ramp, or its
+// end.
 func (r *run) nextEvent() (at int64, act func()) {
 	at, act = nanotime()+never, func() {}
 	for _, t := range r.tasks {
@@ -259,7 +259,7 @@ func (r *run) verify(ctx context.Context) error {
 	return err
 }
 
-// sample takes a look at the run: for the series, and for who wants a report.
+// sample takes a snapshot of the run, for the series and for the report.
 func (r *run) sample() {
 	now := nanotime()
 	var sum [ops]Measured
@@ -278,7 +278,7 @@ func (r *run) sample() {
 	}
 	s.P50, s.P99 = both.Percentile(50), both.Percentile(99)
 	r.last, r.lastAt = sum, now
-	// What little there is of the interval in which a ramp ended says nothing about a rate.
+	// The short part of the interval after the end of a ramp says nothing about a rate.
 	if !s.Ramping && !r.verifying && s.Length > r.o.Interval/2 {
 		r.series = append(r.series, s)
 	}
@@ -287,8 +287,8 @@ func (r *run) sample() {
 	}
 }
 
-// measuredFrom is when the first task began to be measured; while there is none, it is when the
-// run began, and ramping is set.
+// measuredFrom returns when the first task began to be measured; if none has, it returns when the run began, and
+// ramping is true.
 func (r *run) measuredFrom(now int64) (at int64, ramping bool) {
 	at = math.MaxInt64
 	for _, t := range r.tasks {

@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// schedule says when the operations of a job with a rate are due, and which they are. It goes
-// by the spec alone, so that two of the same spec and clone say the same: the pacer keeps one
-// to know when, the job another to know what.
+// schedule says when the operations of a job with a rate are due, and which they are. It depends only on the spec
+// and the clone, so two schedules of the same ones agree: the pacer keeps one to know when, and the job another to
+// know what.
 type schedule struct {
 	spec  *Spec
 	sizes sizes
@@ -33,14 +33,14 @@ func newSchedule(s *Spec, clone int) *schedule {
 		}
 		if s.rated(op) {
 			c.step[op] = float64(time.Second) / float64(rate)
-			// Clones spread over the first interval, or all would be due at once.
+			// Spread the clones over the first interval; otherwise all would be due at once.
 			c.due[op] = c.wait(op, s.BS[op][0].Bytes) * float64(clone) / float64(s.NumJobs)
 		}
 	}
 	return c
 }
 
-// wait is how long after an operation the next one is due.
+// wait returns how long after an operation the next one is due.
 func (c *schedule) wait(op Op, bytes int) float64 {
 	w := c.step[op]
 	if c.spec.Rate[op] > 0 {
@@ -52,10 +52,10 @@ func (c *schedule) wait(op Op, bytes int) float64 {
 	return w
 }
 
-// peek is when the next operation is due.
+// peek returns when the next operation is due.
 func (c *schedule) peek() int64 { return int64(c.due[c.first()]) }
 
-// next is the next operation.
+// next returns the next operation and advances the schedule.
 func (c *schedule) next() arrival {
 	op := c.first()
 	a := arrival{due: int64(c.due[op]), op: op, bytes: c.sizes.next(op)}
@@ -63,10 +63,10 @@ func (c *schedule) next() arrival {
 	return a
 }
 
-// mostExpected bounds what is said of one job, so that the sum of many can be counted: a rate may be as high as one likes.
+// mostExpected bounds the result for one job, so that those of many can be added: a rate may be arbitrarily high.
 const mostExpected = 1 << 53
 
-// expected is about how many operations are due between the next one and then.
+// expected returns approximately how many operations are due between the next one and then.
 func (c *schedule) expected(then int64) uint64 {
 	n := 0.0
 	for op := range ops {
@@ -82,7 +82,7 @@ func (c *schedule) expected(then int64) uint64 {
 	return uint64(min(n, mostExpected))
 }
 
-// first is the direction that is due first.
+// first returns the direction that is due first.
 func (c *schedule) first() Op {
 	var first Op
 	for op := range ops {

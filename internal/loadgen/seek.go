@@ -2,24 +2,24 @@ package loadgen
 
 import "time"
 
-// seek finds the greatest depth of a job at which its latencies keep to Spec.LatencyTarget. Each depth is tried for a
-// window: it doubles until one fails, then halves the distance between the greatest that held and the least that failed.
-// A last window measures what the job does at the depth that was found.
+// seek finds the greatest depth of a job at which its latencies meet Spec.LatencyTarget. Each depth is tried for a
+// window: the depth doubles until one fails, and then halves the distance between the greatest that passed and the
+// smallest that failed. A last window measures what the job does at the depth that was found.
 type seek struct {
-	depth int // that is being tried
-	good  int // the greatest that held; 0 while none has
-	bad   int // the least that failed; more than the job's while none has
+	depth int // the depth being tried
+	good  int // the greatest that passed; 0 while none has
+	bad   int // the smallest that failed; more than the job's depth while none has
 	found bool
-	over  bool // the last window is
+	over  bool // the last window is over
 	idle  []*IO
 
-	settled   int64 // nanoseconds: when no more were under way than are to be; 0 until then
-	since     int64 // when the window began, with the end of an operation that began after that; 0 until then
+	settled   int64 // nanoseconds: when no more operations than depth were outstanding; 0 until then
+	since     int64 // when the window began, at the end of an operation that began after settled; 0 until then
 	ios, late uint64
 
-	last   [ops]Measured // of the last window
-	until  int64         // and when it ended
-	points int           // of the job, before it
+	last   [ops]Measured // in the last window
+	until  int64         // when the last window ended
+	points int           // number of the job's points before the last window
 }
 
 func newSeek(s *Spec) *seek {
@@ -29,7 +29,7 @@ func newSeek(s *Spec) *seek {
 	return &seek{depth: 1, bad: s.IODepth + 1, idle: make([]*IO, 0, s.IODepth)}
 }
 
-// count judges an operation of j that has ended. Called with j.mu held.
+// count evaluates an operation of j that ended. Called with j.mu held.
 func (k *seek) count(j *job, io *IO, now int64) {
 	s := j.task.spec
 	switch {
@@ -86,7 +86,7 @@ func (k *seek) close(j *job, now int64) {
 	}
 }
 
-// latencyShare is the percentage of operations that are to keep to the target.
+// latencyShare returns the percentage of operations that must meet the target.
 func (s *Spec) latencyShare() float64 {
 	if s.LatencyPercentile == 0 {
 		return 100
@@ -94,22 +94,22 @@ func (s *Spec) latencyShare() float64 {
 	return s.LatencyPercentile
 }
 
-// parks reports whether io, which has nothing to do, is one too many for the depth that is tried. Called with mu held.
+// parks reports whether io, which has nothing to do, exceeds the depth being tried. Called with mu held.
 func (j *job) parks(io *IO) bool {
 	k := j.seek
 	return k != nil && !k.over && !j.checking && j.busy >= k.depth && !j.rewrites(io)
 }
 
-// park leaves io without work. Called with mu held.
+// park sets io aside without work. Called with mu held.
 func (j *job) park(io *IO) { j.seek.idle = append(j.seek.idle, io) }
 
-// widens reports whether there is room for operations that were parked. Called with mu held.
+// widens reports whether there is room for parked operations. Called with mu held.
 func (j *job) widens() bool {
 	k := j.seek
 	return k != nil && !k.over && !j.checking && len(k.idle) > 0 && j.busy < k.depth
 }
 
-// widen starts as many as there is room for.
+// widen starts as many parked operations as there is room for.
 func (j *job) widen() {
 	for {
 		j.mu.Lock()
@@ -129,7 +129,8 @@ func (j *job) widen() {
 	}
 }
 
-// tell has the result of a job that sought a depth be that of the depth. Called with mu held, when the job is idle.
+// tell makes the result of a job that sought a depth the result at that depth. Called with mu held, when the job is
+// idle.
 func (k *seek) tell(r *JobResult) {
 	if k == nil {
 		return

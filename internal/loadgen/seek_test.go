@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// serialDevice carries out one operation after another, a millisecond each, so that one takes as many milliseconds as
-// there are under way.
+// serialDevice executes operations one after another, one millisecond each, so that an operation takes as many
+// milliseconds as there are operations outstanding.
 type serialDevice struct{ fakeDevice }
 
 func (d *serialDevice) OpenQueue(int) (Queue, error) {
@@ -42,14 +42,15 @@ func (q *serialQueue) Free([]byte) {
 	}
 }
 
-// seeking is a spec of a job that seeks a depth.
+// seeking returns the spec of a job that seeks a depth.
 func seeking(rw string, target time.Duration) Spec {
 	s := spec(rw)
 	s.IODepth, s.LatencyTarget, s.LatencyWindow = 32, target, 100*time.Millisecond
 	return s
 }
 
-// TestSeek: a job finds the greatest depth at which latencies hold, and ends with figures of that alone.
+// TestSeek: a job finds the greatest depth that meets the latency target, and its figures are those of that depth
+// alone.
 func TestSeek(t *testing.T) {
 	const ms = time.Millisecond
 	for _, c := range []struct {
@@ -83,7 +84,7 @@ func TestSeek(t *testing.T) {
 	}
 }
 
-// TestSeekPercentile: so many operations may take longer.
+// TestSeekPercentile: the remaining percentage of operations may take longer.
 func TestSeekPercentile(t *testing.T) {
 	for percent, depth := range map[float64]int{0: 0, 100: 0, 99: 0, 95: 0, 89: 32, 50: 32} {
 		synctest.Test(t, func(t *testing.T) {
@@ -126,7 +127,7 @@ func (q *slowTenthQueue) Submit(io *IO) {
 	time.AfterFunc(took, func() { io.Done(io) })
 }
 
-// TestSeekEnds: what else ends a job ends a search, and what was found until then is told.
+// TestSeekEnds: whatever else ends a job ends the search, and what was found until then is reported.
 func TestSeekEnds(t *testing.T) {
 	const ms = time.Millisecond
 	for name, c := range map[string]struct {
@@ -155,7 +156,8 @@ func TestSeekEnds(t *testing.T) {
 	}
 }
 
-// TestSeekOthers: each clone seeks for itself, beside jobs that don't; writes are verified, and trims followed by theirs.
+// TestSeekOthers: each clone seeks by itself, in parallel with jobs that don't; writes are verified, and trims are
+// followed by their writes.
 func TestSeekOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := seeking("randwrite", 5*time.Millisecond), spec("read")

@@ -10,66 +10,66 @@ type Spec struct {
 	Name      string
 	RW        string     // one of Patterns
 	RWMixRead int        // percent of reads in rw and randrw
-	BS        [ops]Split // bytes an operation, by Op; a write that follows a trim has its size
+	BS        [ops]Split // bytes per operation, by Op; a write that follows a trim has the trim's size
 
 	Align [ops]int // bytes of which random offsets are multiples, by Op; 0 for the smallest of BS
 
-	IODepth int // operations outstanding at most, each job
+	IODepth int // most operations outstanding per job
 	NumJobs int // jobs that run at once
 
 	Offset        int64 // first byte
-	OffsetPercent int   // Offset as a share of the device, at the next block; 0 where Offset says it
+	OffsetPercent int   // Offset in percent of the device, rounded up to a block; 0 to use Offset
 	Size          int64 // bytes that each job works on; 0 for all of the device
-	SizePercent   int   // Size as a share of the device, or what follows Offset; 0 where Size says it
+	SizePercent   int   // Size in percent of the device, limited to what follows Offset; 0 to use Size
 
 	Runtime   time.Duration // how long; 0 to run once through Size
-	TimeBased bool          // go on after Size bytes, until Runtime is over
+	TimeBased bool          // continue after Size bytes, until Runtime is over
 	IOSize    int64         // bytes that each job moves, whatever Size is; 0 for Size
-	IOPercent int           // IOSize as a share of Size; 0 where IOSize says it
-	Loops     int           // how often each job moves that; 0 for once
-	NumberIOs int64         // operations after which a job has done that at the latest; 0 for any number
+	IOPercent int           // IOSize in percent of Size; 0 to use IOSize
+	Loops     int           // how often each job moves that amount; 0 for once
+	NumberIOs int64         // most operations that a job takes to move it once; 0 for no limit
 	RampTime  time.Duration // before that, not measured
 	Delay     time.Duration // before the jobs begin
 
-	ThinkTime time.Duration // how long a job rests after each ThinkIOs operations, when those have ended
+	ThinkTime time.Duration // how long a job rests after every ThinkIOs operations, once they have ended
 	ThinkIOs  int           // 0 for 1
 
-	LatencyTarget     time.Duration // over 0: each job seeks the greatest depth, up to IODepth, at which it is kept to
-	LatencyPercentile float64       // by so many percent of the operations; 0 for all
-	LatencyWindow     time.Duration // that end within so long, at each depth that is tried
+	LatencyTarget     time.Duration // if above 0, each job seeks the greatest depth, up to IODepth, that meets it
+	LatencyPercentile float64       // the percentage of operations that must meet it; 0 for all
+	LatencyWindow     time.Duration // for how long each depth is tried
 
-	Rate     [ops]int64 // bytes a second that each job is to move, by Op; 0 for no rate
-	RateIOPS [ops]int   // or operations a second
-	Poisson  bool       // operations with a rate come at random times, not at even ones
+	Rate     [ops]int64 // bytes per second that each job should move, by Op; 0 for no rate
+	RateIOPS [ops]int   // or operations per second
+	Poisson  bool       // operations with a rate come at random times instead of even intervals
 
 	Distribution Distribution  // of random offsets
-	Zones        [ops][]Zone   // of a Zoned distribution, by Op
-	Sequential   [ops]int      // percent of operations at random that begin where the one before ended, by Op
-	NoRandomMap  bool          // random offsets may repeat before every block had its turn
+	Zones        [ops][]Zone   // for a Zoned distribution, by Op
+	Sequential   [ops]int      // percent of random operations that begin where the previous one ended, by Op
+	NoRandomMap  bool          // random offsets may repeat before every block has had its turn
 	Sync         bool          // a write is durable when it ends
 	Fsync        int           // writes after which each job flushes; 0 for never
-	Verify       bool          // stamp what is written by a CRC-32C, and check what is read
-	Refill       bool          // what is written is new each time; otherwise each buffer keeps what it began with
-	LogEvery     time.Duration // how long each of JobResult.Windows is; 0 for none of them
-	LogEach      bool          // and in their place JobResult.Entries
+	Verify       bool          // stamp written data with a CRC-32C, and check what is read
+	Refill       bool          // write new data each time; otherwise each buffer keeps its initial data
+	LogEvery     time.Duration // the length of each of JobResult.Windows; 0 for none
+	LogEach      bool          // record JobResult.Entries instead
 	Seed         uint64        // of the random offsets and data
-	Number       int           // of the first job among all that run, at once or before: each draws differently by Seed
+	Number       int           // of the first job, among all that run now or ran before: each draws differently
 }
 
-// Split says how large operations are: each of Bytes in Percent of all.
+// Split gives the sizes of operations: a mix of Shares.
 type Split []Share
 
-// Share is a part of a Split. The shares of a Split make up 100 percent.
+// Share is a size with its share of the operations. The shares of a Split add up to 100 percent.
 type Share struct {
 	Bytes   int
-	UpTo    int // a larger multiple of Bytes: the sizes are all multiples up to it, each as likely as any other
+	UpTo    int // a larger multiple of Bytes: the sizes are all multiples of Bytes up to it, equally likely
 	Percent int
 }
 
-// Fixed is the split of operations of one size.
+// Fixed returns the split for operations of one size.
 func Fixed(bytes int) Split { return Split{{Bytes: bytes, Percent: 100}} }
 
-// Range is the split of operations of any multiple of least that is no larger than most.
+// Range returns the split for operations of any multiple of least up to most.
 func Range(least, most int) Split {
 	return Split{{Bytes: least, UpTo: most - most%least, Percent: 100}}
 }
@@ -79,7 +79,7 @@ func (sh Share) largest() int { return max(sh.Bytes, sh.UpTo) }
 // fixed reports whether all operations have one size.
 func (s Split) fixed() bool { return len(s) == 1 && s[0].largest() == s[0].Bytes }
 
-// largest is the size of the largest operation.
+// largest returns the size of the largest operation.
 func (s Split) largest() (n int) {
 	for _, sh := range s {
 		n = max(n, sh.largest())
@@ -87,7 +87,7 @@ func (s Split) largest() (n int) {
 	return n
 }
 
-// mean is the average size.
+// mean returns the average size.
 func (s Split) mean() (bytes float64) {
 	for _, sh := range s {
 		bytes += float64(sh.Bytes+sh.largest()) / 2 * float64(sh.Percent) / 100
@@ -123,19 +123,19 @@ const (
 // Distribution says which blocks random operations go to. The zero value is Uniform.
 type Distribution struct {
 	Kind string
-	// Of Zipf the exponent; of Pareto the share of blocks that 1 - share of the operations go to; of Normal the deviation
-	// in percent of the range, as fio has it (see newPattern).
+	// For Zipf the exponent; for Pareto the share of blocks that 1 - share of the operations go to; for Normal the
+	// deviation in percent of the range, in fio's sense (see bell).
 	Theta float64
 }
 
-// Zone is a part of the range, behind the one before it. The shares of operations of all zones make up 100 percent.
+// Zone is a part of the range, after the previous one. The percentages of operations of all zones add up to 100.
 type Zone struct {
 	Percent int   // of the operations
-	Share   int   // of the range, in percent; 0 where Bytes says how large the zone is
-	Bytes   int64 // of the zone
+	Share   int   // of the range, in percent; 0 to use Bytes
+	Bytes   int64 // the size of the zone
 }
 
-// bytes is how large a zone of a range of span bytes is.
+// bytes returns the size of a zone in a range of span bytes.
 func (z Zone) bytes(span int64) int64 {
 	if z.Share > 0 {
 		return part(span, z.Share)
@@ -143,17 +143,17 @@ func (z Zone) bytes(span int64) int64 {
 	return z.Bytes
 }
 
-// uniform reports whether every block is as likely as any other.
+// uniform reports whether all blocks are equally likely.
 func (d Distribution) uniform() bool { return d.Kind == "" || d.Kind == Uniform }
 
-// loops reports whether the job goes on when it has moved its size.
+// loops reports whether the job continues after it has moved its size.
 func (s *Spec) loops() bool {
-	// A namespace is always there, and need not be laid out as a file must be. So without a
-	// size of its own, a runtime says enough, and so does what ends when a depth is found.
+	// A namespace always exists, and need not be laid out first as a file must be. So without a size, a runtime is
+	// enough to say how long to run, and so is a latency target, which ends the job when a depth is found.
 	return (s.Runtime > 0 || s.LatencyTarget > 0) && (s.TimeBased || s.Size == 0 && s.SizePercent == 0 && s.IOSize == 0 && s.IOPercent == 0 && s.Loops == 0)
 }
 
-// whole is how many bytes a job moves that goes through span bytes.
+// whole returns how many bytes a job moves in total if its range has span bytes.
 func (s *Spec) whole(span int64) int64 {
 	once := span
 	switch {
@@ -167,7 +167,7 @@ func (s *Spec) whole(span int64) int64 {
 	return s.looped(once)
 }
 
-// quota is how many operations a job begins at most.
+// quota returns the maximum number of operations that a job begins.
 func (s *Spec) quota() int64 {
 	if s.NumberIOs == 0 || s.TimeBased {
 		return endless
@@ -175,7 +175,7 @@ func (s *Spec) quota() int64 {
 	return s.looped(s.NumberIOs)
 }
 
-// looped is n as often as a job does what it does.
+// looped returns n times the number of loops.
 func (s *Spec) looped(n int64) int64 {
 	loops := int64(max(s.Loops, 1))
 	if n > endless/loops {
@@ -184,10 +184,10 @@ func (s *Spec) looped(n int64) int64 {
 	return n * loops
 }
 
-// part is so many percent of n.
+// part returns percent percent of n.
 func part(n int64, percent int) int64 { return n/100*int64(percent) + n%100*int64(percent)/100 }
 
-// area is where the jobs work on a device of that size, and how many bytes each.
+// area returns where the jobs work on a device of that size, and on how many bytes each.
 func (s *Spec) area(size int64) (base, span int64) {
 	base = s.Offset
 	if s.OffsetPercent > 0 {
@@ -205,5 +205,5 @@ func (s *Spec) area(size int64) (base, span int64) {
 	return base, size - base
 }
 
-// stream is which of the random numbers that Seed gives are a job's.
+// stream selects the random numbers of a job among those derived from Seed.
 func (s *Spec) stream(clone int) uint64 { return uint64(s.Number + clone) }

@@ -35,7 +35,7 @@ func writeStamp(unit []byte, offset int64, run uint64, version uint32) {
 	le.PutUint32(unit[stampCRC:], stampSum(unit))
 }
 
-// fillNoise fills b, up to less than 8 bytes at its end, with data that depend on x and that nothing can compress.
+// fillNoise fills b, except for up to 7 bytes at its end, with incompressible data that depends on x.
 func fillNoise(b []byte, x uint64) {
 	for ; len(b) >= 8; b = b[8:] {
 		x += 0x9e3779b97f4a7c15
@@ -48,7 +48,7 @@ func stampSum(unit []byte) uint32 {
 	return crc32.Update(crc, castagnoli, unit[stampSize:])
 }
 
-// VerifyError is data that is not what was written.
+// VerifyError reports data that is not what was written.
 type VerifyError struct {
 	Offset int64 // bytes from the start of the device
 	Length int   // bytes of the unit
@@ -59,7 +59,7 @@ func (e *VerifyError) Error() string {
 	return fmt.Sprintf("verify: %d bytes at offset %d: %s", e.Length, e.Offset, e.Reason)
 }
 
-// stamp is what a unit says of itself.
+// stamp is the content of a unit's stamp.
 type stamp struct {
 	length  int
 	offset  int64
@@ -93,8 +93,7 @@ func readStamp(b []byte, offset int64) (stamp, error) {
 	return s, nil
 }
 
-// checkStamps checks all units of b, which was read at offset and which anyone may have
-// written.
+// checkStamps checks all units of b, which was read at offset and which any run may have written.
 func checkStamps(b []byte, offset int64) error {
 	for len(b) > 0 {
 		s, err := readStamp(b, offset)

@@ -16,15 +16,15 @@ type task struct {
 	spec   *Spec
 	base   int64 // first byte
 	jobs   []*job
-	ledger *ledger // where what it writes is checked
+	ledger *ledger // set if what the task writes is checked
 
 	at        int64        // nanoseconds: when its delay is over
-	begun     bool         // it is; the run's own
+	begun     bool         // the delay is over; used only by the run's goroutine
 	running   atomic.Int32 // jobs that are not idle
 	stop      atomic.Bool
 	measuring atomic.Bool
 	from      atomic.Int64 // nanoseconds: when measuring began
-	until     atomic.Int64 // and ended
+	until     atomic.Int64 // when measuring ended
 
 	mu       sync.Mutex
 	cpu      cpuTime // used by the process until measuring began
@@ -56,13 +56,13 @@ func (r *run) newTask(s *Spec, l *ledger, dev Device) (*task, error) {
 	return t, nil
 }
 
-// hold has the task wait for its delay, which counts from then on.
+// hold makes the task wait for its delay, which counts from then on.
 func (t *task) hold(then int64) {
 	t.at = max(then+int64(t.spec.Delay), nanotime())
 	if !t.run.verifying {
 		t.cpu = processCPU()
 		if t.pacedFromStart() {
-			t.from.Store(t.at) // operations may end, even all of them, before anybody notices that it is over
+			t.from.Store(t.at) // operations, even all of them, may end before anybody notices that the delay is over
 		}
 	}
 	for _, j := range t.jobs {
@@ -70,7 +70,7 @@ func (t *task) hold(then int64) {
 	}
 }
 
-// begin starts the jobs, and begins the measuring where there is no ramp.
+// begin starts the jobs and, if there is no ramp, the measuring.
 func (t *task) begin() {
 	t.begun = true
 	if t.spec.RampTime == 0 {
@@ -81,10 +81,10 @@ func (t *task) begin() {
 	}
 }
 
-// pacedFromStart reports whether operations count that are due from the moment on when the delay is over.
+// pacedFromStart reports whether operations count that are due from the end of the delay on.
 func (t *task) pacedFromStart() bool { return t.spec.HasRate() && t.spec.RampTime == 0 }
 
-// measure begins the measuring.
+// measure starts the measuring.
 func (t *task) measure() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -103,7 +103,7 @@ func (t *task) measure() {
 	t.measuring.Store(true)
 }
 
-// finish notes when measuring ended; the first call counts.
+// finish records when measuring ended; only the first call has an effect.
 func (t *task) finish() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -123,7 +123,7 @@ func (t *task) finish() {
 	}
 }
 
-// took is how long j was measured, and what of that is in its logs, where a ramp isn't.
+// took returns how long j was measured, and how much of that is in its logs, which exclude the ramp.
 func (t *task) took(j *job) (all, logged time.Duration) {
 	until, from := min(j.ended, t.until.Load()), t.from.Load()
 	logged = time.Duration(max(until, from) - from)
@@ -133,9 +133,9 @@ func (t *task) took(j *job) (all, logged time.Duration) {
 	return logged, logged
 }
 
-// halt starts nothing more. What is under way still counts, and the measuring ends with it, or an operation that the
-// device holds back until after the end would be in no figure. Where all operations come by a plan they count by when
-// they were due, so the measuring ends at once.
+// halt stops starting operations. Outstanding ones still count, and measuring ends with them; otherwise an
+// operation that the device holds back until after the end would be in no figure. If all operations come by a plan,
+// they count by when they were due, so measuring ends at once.
 func (t *task) halt() {
 	if t.spec.Paced() {
 		t.finish()
@@ -146,7 +146,7 @@ func (t *task) halt() {
 	}
 }
 
-// jobIdle is called by each job when nothing of it is under way any more.
+// jobIdle is called by each job when none of its operations is outstanding any more.
 func (t *task) jobIdle() {
 	if t.running.Add(-1) == 0 {
 		t.finish()
@@ -154,8 +154,8 @@ func (t *task) jobIdle() {
 	}
 }
 
-// elapsed is how long it has been measured, and left how long it will be at most; negative
-// where nobody knows.
+// elapsed returns how long the task has been measured, and left how long it will be at most; negative if that isn't
+// known.
 func (t *task) elapsed(now int64) time.Duration {
 	return time.Duration(max(min(now, t.until.Load())-t.from.Load(), 0))
 }
@@ -172,14 +172,14 @@ func (t *task) left(now int64, done seen) time.Duration {
 	if t.spec.Runtime > 0 {
 		left = max(t.spec.Runtime-gone, 0)
 	}
-	// What each job is to do, at the pace up to now.
+	// What each job has to do, at the pace so far.
 	least := func(each int64, done uint64) {
 		if done == 0 {
 			return
 		}
 		all := float64(each) * float64(len(t.jobs))
 		if t.spec.rewrites() {
-			all *= 2 // every trim counts, and its write
+			all *= 2 // every trim and its write count
 		}
 		if by := time.Duration(float64(gone) * max(all/float64(done)-1, 0)); left < 0 || by < left {
 			left = by
@@ -194,7 +194,7 @@ func (t *task) left(now int64, done seen) time.Duration {
 	return left
 }
 
-// share says which part of the processor time of the task's measuring is a job's.
+// share returns a function for the part of the process's processor time that a job gets.
 func (t *task) share() func(*job) float64 {
 	var all uint64
 	for _, j := range t.run.jobs {
@@ -208,7 +208,7 @@ func (t *task) share() func(*job) float64 {
 	}
 }
 
-// cpuTime is processor time of this process.
+// cpuTime is the processor time of this process.
 type cpuTime struct{ user, system time.Duration }
 
 func (t cpuTime) minus(o cpuTime) cpuTime { return cpuTime{t.user - o.user, t.system - o.system} }

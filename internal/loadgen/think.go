@@ -2,21 +2,21 @@ package loadgen
 
 import "time"
 
-// think is what a job has of rests between its operations (Spec.ThinkTime).
+// think is the state of a job's rests between operations (Spec.ThinkTime).
 type think struct {
-	begun   int // operations since the last rest
+	begun   int // operations begun since the last rest
 	state   thinkState
-	filling bool // operations are being started: the rest waits for that, too
+	filling bool // operations are being started: the rest waits for that too
 	timer   *time.Timer
 }
 
-// thinkState is where a job is between two rests. In all but the first the job is held.
+// thinkState is where a job is between two rests. In all states but the first the job is held.
 type thinkState int
 
 const (
 	thinkNot  thinkState = iota
-	thinkDue             // no more operations begin until those under way have ended
-	thinkRest            // and then none while timer runs
+	thinkDue             // no more operations begin until the outstanding ones have ended
+	thinkRest            // no operations begin while timer runs
 )
 
 // thinks reports whether a rest comes before the next operation. Called with mu held.
@@ -31,7 +31,7 @@ func (j *job) thinks() bool {
 	return true
 }
 
-// settle begins the rest that is due, where nothing is under way any more. Called with mu held.
+// settle begins a rest that is due if nothing is outstanding any more. Called with mu held.
 func (j *job) settle() {
 	t := &j.think
 	if t.state == thinkDue && j.busy == 0 && !t.filling {
@@ -40,7 +40,7 @@ func (j *job) settle() {
 	}
 }
 
-// wake ends the rest, unless the job was ended meanwhile.
+// wake ends the rest, unless the job was ended in the meantime.
 func (j *job) wake() {
 	j.mu.Lock()
 	t := &j.think
@@ -53,7 +53,7 @@ func (j *job) wake() {
 	j.fill()
 }
 
-// stop has no rest come, or end, any more. Called with mu held.
+// stop prevents further rests, and the end of the current one. Called with mu held.
 func (t *think) stop() {
 	t.state = thinkNot
 	if t.timer != nil {

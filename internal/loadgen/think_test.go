@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// starts are when operations of a run began.
+// starts returns when the operations of a run began.
 type starts struct {
 	mu sync.Mutex
 	at []time.Duration
@@ -21,7 +21,7 @@ func (s *starts) note(began time.Time) {
 	s.at = append(s.at, time.Since(began))
 }
 
-// TestThinkTime: after so many operations, and when those under way have ended, a job rests.
+// TestThinkTime: after the given number of operations, and once the outstanding ones have ended, a job rests.
 func TestThinkTime(t *testing.T) {
 	const ms = time.Millisecond
 	for name, c := range map[string]struct {
@@ -43,7 +43,7 @@ func TestThinkTime(t *testing.T) {
 				if err != nil || !slices.Equal(when.at, c.want) {
 					t.Errorf("%v; operations began at %v, want %v", err, when.at, c.want)
 				}
-				if last := c.want[5] + ms; res.Duration != last { // it doesn't rest in the end
+				if last := c.want[5] + ms; res.Duration != last { // it doesn't rest at the end
 					t.Errorf("it took %v, want %v", res.Duration, last)
 				}
 				if worst := time.Duration(res.Ops[Read].Latency.Max()); worst != ms {
@@ -74,7 +74,7 @@ func TestEndOfThinking(t *testing.T) {
 	})
 }
 
-// TestStartDelay: jobs begin when their delay is over, and their ramp and runtime follow.
+// TestStartDelay: jobs begin when their delay is over; their ramp and runtime count from then.
 func TestStartDelay(t *testing.T) {
 	for name, rate := range map[string]int{"as fast as it goes": 0, "with a rate": 100} {
 		t.Run(name, func(t *testing.T) {

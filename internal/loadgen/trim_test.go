@@ -46,8 +46,8 @@ func testTrim(t *testing.T) {
 	}
 }
 
-// Each trim is followed by a write of the same blocks, which begins when the trim has ended, and what limits a job
-// counts the trims.
+// Each trim is followed by a write of the same blocks, which begins when the trim has ended; the limits of a job
+// count only the trims.
 func TestTrimWrite(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -80,7 +80,7 @@ func testTrimWrite(t *testing.T, rw string, change func(*Spec), want uint64) {
 	}
 	g := Group(res.Jobs)
 	for op, m := range map[Op]*Measured{Trim: &g.Ops[Trim], Write: &g.Ops[Write]} {
-		// An operation that is due just at the end is there, or isn't.
+		// An operation that is due exactly at the end may be there or not.
 		if m.IOs < want || m.IOs > want+1 || m.IOs > want && s.Runtime == 0 || m.Bytes != m.IOs*uint64(s.BS[Trim][0].Bytes) {
 			t.Errorf("%d times %v of %d bytes together, want %d", m.IOs, op, m.Bytes, want)
 		}
@@ -90,7 +90,7 @@ func testTrimWrite(t *testing.T, rw string, change func(*Spec), want uint64) {
 	}
 }
 
-// orderDevice takes random times, and no write but of what has been trimmed just before.
+// orderDevice takes random times, and accepts only writes of what has just been trimmed.
 type orderDevice struct {
 	fakeDevice
 
@@ -124,7 +124,7 @@ func (q *orderQueue) Submit(io *IO) {
 	})
 }
 
-// What trims leave is the device's to say, whatever was written there before; what is written after them is checked.
+// What trims leave is up to the device, whatever was written there before; what is written afterwards is checked.
 func TestVerifyTrims(t *testing.T) { synctest.Test(t, testVerifyTrims) }
 
 func testVerifyTrims(t *testing.T) {
@@ -134,7 +134,7 @@ func testVerifyTrims(t *testing.T) {
 		s := &specs[i]
 		s.IODepth, s.Runtime = 4, 50*time.Millisecond
 	}
-	specs[2].Verify = false // it would want stamps everywhere
+	specs[2].Verify = false // it would expect stamps everywhere
 	res, err := Run(context.Background(), d, specs, Options{pace: paceByTimer})
 	if err != nil {
 		t.Fatal(err)
@@ -149,7 +149,8 @@ func testVerifyTrims(t *testing.T) {
 	}
 }
 
-// A device that carries out a trim after the write behind it, though it answered before, loses data, which is found.
+// A device that executes a trim after the write that follows it, although it answered earlier, loses data, which is
+// detected.
 func TestVerifyFindsLateTrim(t *testing.T) { synctest.Test(t, testVerifyFindsLateTrim) }
 
 func testVerifyFindsLateTrim(t *testing.T) {

@@ -20,7 +20,7 @@ func verifySpec(rw string) Spec {
 	return s
 }
 
-// What was written is read back, whatever the pattern, and all of it is right.
+// Written data is read back, whatever the pattern, and all of it is right.
 func TestVerify(t *testing.T) { synctest.Test(t, testVerify) }
 
 func testVerify(t *testing.T) {
@@ -56,7 +56,7 @@ func testVerify(t *testing.T) {
 	}
 }
 
-// Jobs whose operations overlap, though neither begins where the other's do, find what each other wrote.
+// Jobs whose operations overlap, though they begin at different offsets, find what the other wrote.
 func TestVerifyOverlap(t *testing.T) { synctest.Test(t, testVerifyOverlap) }
 
 func testVerifyOverlap(t *testing.T) {
@@ -76,12 +76,12 @@ func testVerifyOverlap(t *testing.T) {
 	}
 }
 
-// hugeDevice says that it is as large as a device can be.
+// hugeDevice claims to be as large as a device can be.
 type hugeDevice struct{ *fakeDevice }
 
 func (hugeDevice) Size() int64 { return math.MaxInt64 - fakeBlock + 1 }
 
-// A range of which no account can be kept is refused; a part of so large a device is checked as any other.
+// A range that is too large for a ledger is rejected; a part of such a device is checked like any other.
 func TestVerifyHuge(t *testing.T) {
 	s := verifySpec("write")
 	_, err := Run(t.Context(), hugeDevice{&fakeDevice{}}, []Spec{s}, Options{})
@@ -121,7 +121,7 @@ func testVerifyLater(t *testing.T) {
 	}
 }
 
-// Each way in which a device can lie is noticed, and named with its place.
+// Each way in which a device can lie is detected, and reported with its offset.
 func TestVerifyFinds(t *testing.T) { synctest.Test(t, testVerifyFinds) }
 
 func testVerifyFinds(t *testing.T) {
@@ -145,7 +145,7 @@ func testVerifyFinds(t *testing.T) {
 			}
 		}, "the data of offset 0"},
 		"a lost write": {func(d *fakeDevice, io *IO) {
-			// The write goes to a copy of what an earlier run wrote, which is then thrown away.
+			// The write goes to a copy of what an earlier run wrote, which is then discarded.
 			if io.Op == Write && io.Offset == at {
 				io.Buf = make([]byte, len(io.Buf))
 				d.mu.Lock()
@@ -207,8 +207,8 @@ func FuzzStamp(tf *testing.F) {
 	})
 }
 
-// TestLedgerMemory: what --help says of the memory that verify takes: 4 bytes for each unit that is written, by pages of
-// 16384 units, and none to speak of for the rest of the device.
+// TestLedgerMemory: what --help says about the memory of verify: 4 bytes per unit written, in pages of 16384 units,
+// and next to nothing for the rest of the device.
 func TestLedgerMemory(t *testing.T) {
 	const unit, run = 4096, 16384
 	l := newLedger(unit, 1<<40)
@@ -216,7 +216,7 @@ func TestLedgerMemory(t *testing.T) {
 		l.claim(i*unit, 32*unit)
 	}
 	l.claim(1<<39, unit)
-	l.note(make([]uint32, 1000), 1<<38) // a read takes none
+	l.note(make([]uint32, 1000), 1<<38) // a read takes no memory
 	bytes := 0
 	for _, p := range l.pages {
 		bytes += len(p) * int(unsafe.Sizeof(l.pages[0][0]))

@@ -5,13 +5,13 @@ import (
 	"math/rand/v2"
 )
 
-// zipf draws ranks 1 to n, rank k with a probability in proportion to k^-θ, for any θ above 0,
-// by rejection-inversion (Hörmann and Derflinger, 1996): constant time, no table.
+// zipf draws ranks 1 to n, rank k with a probability proportional to k^-θ, for any θ above 0, by
+// rejection-inversion (Hörmann and Derflinger, 1996): in constant time, without a table.
 type zipf struct {
 	theta     float64
 	n         float64
 	low, high float64 // integral of the density at the ends
-	accept    float64 // below this distance a draw needs no second look
+	accept    float64 // a draw is accepted at once within this distance
 }
 
 func newZipf(theta float64, n int64) *zipf {
@@ -24,7 +24,7 @@ func newZipf(theta float64, n int64) *zipf {
 
 func (z *zipf) density(x float64) float64 { return math.Exp(-z.theta * math.Log(x)) }
 
-// integral is that of the density from 1 to x.
+// integral returns the integral of the density from 1 to x.
 func (z *zipf) integral(x float64) float64 {
 	l := math.Log(x)
 	if e := 1 - z.theta; e != 0 {
@@ -40,7 +40,7 @@ func (z *zipf) inverse(y float64) float64 {
 	return math.Exp(y)
 }
 
-// rank draws one, counted from 0.
+// rank draws a rank, counted from 0.
 func (z *zipf) rank(rng *rand.Rand) uint64 {
 	for {
 		u := z.high + rng.Float64()*(z.low-z.high)

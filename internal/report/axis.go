@@ -9,9 +9,9 @@ import (
 type axis struct {
 	label string
 	ticks []tick
-	// at is where a value lies, from 0 to 1.
+	// at returns the position of a value, from 0 to 1.
 	at func(v float64) float64
-	// text is a value for people, in full.
+	// text formats a value for people, in full.
 	text func(v float64) string
 }
 
@@ -20,7 +20,7 @@ type tick struct {
 	label string
 }
 
-// linear is an axis from 0 to at least top, with ticks at round values.
+// linear returns an axis from 0 to at least top, with ticks at round values.
 func linear(label string, top float64, text func(float64) string) axis {
 	const ticks = 5
 	step := roundStep(max(top, 1e-9) / ticks)
@@ -33,7 +33,7 @@ func linear(label string, top float64, text func(float64) string) axis {
 	return a
 }
 
-// timeline is an axis of seconds, which ends where the data do.
+// timeline returns an axis of seconds that ends where the data does.
 func timeline(label string, end float64) axis {
 	a := linear(label, end, func(v float64) string { return significant(v, 3) })
 	a.text = func(v float64) string { return significant(v, 3) + " s" }
@@ -44,7 +44,7 @@ func timeline(label string, end float64) axis {
 	return a
 }
 
-// roundStep is the least of 1, 2, 2.5 and 5, times a power of ten, that isn't below v.
+// roundStep returns the smallest of 1, 2, 2.5 and 5 times a power of ten that isn't below v.
 func roundStep(v float64) float64 {
 	power := math.Pow(10, math.Floor(math.Log10(v)))
 	for _, m := range []float64{1, 2, 2.5, 5} {
@@ -55,8 +55,8 @@ func roundStep(v float64) float64 {
 	return power * 10
 }
 
-// logTime is a logarithmic axis of times, from at most low to at least high nanoseconds, with
-// ticks at 1, 2 and 5 of a decade, or at decades where these are many.
+// logTime returns a logarithmic axis of times, from at most low to at least high nanoseconds, with ticks at 1, 2
+// and 5 in each decade, or only at decades if there are many.
 func logTime(label string, low, high float64) axis {
 	low, high = max(low, 1), max(high, 2)
 	marks := []float64{1, 2, 5}
@@ -85,7 +85,7 @@ func logTime(label string, low, high float64) axis {
 	return a
 }
 
-// depths is a logarithmic axis with a tick at each depth.
+// depths returns a logarithmic axis with a tick at each depth.
 func depths(label string, values []int) axis {
 	from, to := math.Log(float64(values[0])), math.Log(float64(values[len(values)-1]))
 	a := axis{label: label, text: func(v float64) string { return "depth " + Count(v) }}
@@ -101,7 +101,7 @@ func depths(label string, values []int) axis {
 	return a
 }
 
-// percentiles is an axis on which 90%, 99%, 99.9% … are equally far apart, up to last.
+// percentiles returns an axis on which 90%, 99%, 99.9% … are equally far apart, up to last.
 func percentiles(label string, last float64) axis {
 	place := func(p float64) float64 { return -math.Log10(1 - min(p, 99.99999)/100) }
 	end := max(place(last), 1)

@@ -27,10 +27,10 @@ type line struct {
 	points []point
 }
 
-// point may have a range around it.
+// point is a point of a line, which may have a range around it.
 type point struct{ x, y, low, high float64 }
 
-// The picture, in its own units.
+// The picture, in its own coordinates.
 const (
 	chartWidth  = 600
 	wideWidth   = 1232
@@ -56,7 +56,7 @@ func (c *chart) py(y float64) float64 {
 	return plotBottom - min(max(c.y.at(y), 0), 1)*(plotBottom-plotTop)
 }
 
-// SVG is the picture. Colours and fonts are those of the page's style.
+// SVG returns the picture. Colours and fonts are those of the page's style.
 func (c *chart) SVG() template.HTML {
 	var b strings.Builder
 	fmt.Fprintf(&b, `<svg class="chart" viewBox="0 0 %d %d" role="img" aria-label="%s" data-hover="%s">`,
@@ -91,7 +91,7 @@ func (c *chart) drawAxes(b *strings.Builder) {
 		mid, mid, html.EscapeString(c.y.label))
 }
 
-// drawRange shades what repeats spread over.
+// drawRange shades the range of the repeats.
 func (c *chart) drawRange(b *strings.Builder, l *line) {
 	if !slices.ContainsFunc(l.points, func(p point) bool { return p.high > p.low }) {
 		return
@@ -131,9 +131,9 @@ func moveOrLine(i int) string {
 	return "L"
 }
 
-// hoverColumn is what the page shows where the pointer is: the values at one x.
+// hoverColumn is what the page shows at the pointer: the values at one x.
 type hoverColumn struct {
-	X    float64    `json:"x"` // in the picture's units
+	X    float64    `json:"x"` // in the picture's coordinates
 	Name string     `json:"n"`
 	Rows []hoverRow `json:"r"`
 }
@@ -145,7 +145,7 @@ type hoverRow struct {
 	Y      float64 `json:"y"`
 }
 
-// hover is the columns of all points, as JSON.
+// hover returns the columns of all points, as JSON.
 func (c *chart) hover() string {
 	columns := map[float64]*hoverColumn{}
 	var xs []float64
@@ -171,7 +171,7 @@ func (c *chart) hover() string {
 	}
 	b, err := json.Marshal(list)
 	if err != nil {
-		return "[]" // numbers that JSON can't have; the picture shows them as far as it can
+		return "[]" // numbers that JSON can't represent; the picture shows them as well as it can
 	}
 	return string(b)
 }

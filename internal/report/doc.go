@@ -1,7 +1,6 @@
-// Package report draws what benchmarks measured: one page of HTML with plots, that needs
-// nothing else to be looked at.
+// Package report draws what benchmarks measured: one self-contained page of HTML with plots.
 //
-// [Page.Write] renders in Go, on the spot, all that is seen; the little script in the page
-// only shows values under the pointer and changes between light and dark. What is drawn is the
-// data of [Work], which the command fills and prints as tables too.
+// [Page.Write] renders everything visible in Go; the small script in the page only shows values at the pointer and
+// switches between light and dark. What is drawn is the data of [Work], which the command fills and also prints as
+// tables.
 package report

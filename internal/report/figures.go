@@ -6,14 +6,14 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/loadgen"
 )
 
-// Figures are what one run measured, all directions together.
+// Figures holds what one run measured, over all directions.
 type Figures struct {
-	IOPS, Bandwidth      float64 // a second; bytes
+	IOPS, Bandwidth      float64 // per second; bandwidth in bytes
 	Mean, P50, P99, P999 float64 // nanoseconds
-	CPU                  float64 // of the initiator, nanoseconds an operation
+	CPU                  float64 // of the initiator, nanoseconds per operation
 }
 
-// FiguresOf are those of jobs that ran side by side.
+// FiguresOf returns the figures of jobs that ran in parallel.
 func FiguresOf(g *loadgen.JobResult) Figures {
 	m := g.Total()
 	return Figures{
@@ -29,10 +29,10 @@ type Metric struct {
 	Unit string
 	Of   func(Figures) float64
 	Text func(float64) string
-	Less bool // is better
+	Less bool // smaller is better
 }
 
-// Metrics are those that tables show, in their order.
+// Metrics are the metrics that tables show, in order.
 var Metrics = []Metric{
 	{"IOPS", "1/s", func(f Figures) float64 { return f.IOPS }, Count, false},
 	{"bandwidth", "B/s", func(f Figures) float64 { return f.Bandwidth }, Bandwidth, false},
@@ -43,15 +43,15 @@ var Metrics = []Metric{
 	{"processor an I/O", "ns", func(f Figures) float64 { return f.CPU }, Time, true},
 }
 
-// Work is one load, that ran over each of several paths.
+// Work is one load that ran over each of several paths.
 type Work struct {
-	Name   string   // as randread 4 KiB
-	Paths  []string // the last is what the others are compared with
+	Name   string   // such as randread 4 KiB
+	Paths  []string // the others are compared with the last
 	Depths []Depth  // ascending
-	Main   int      // index of the depth that Tails and Courses are of
+	Main   int      // index of the depth that Tails and Course show
 	Tails  []Tail   // by path
 	Course []Course // by path
-	Late   []uint64 // by path: operations that were due by a rate, and that no run began, about
+	Late   []uint64 // by path: approximate number of operations that were due by a rate and that no run began
 }
 
 // Depth is what was measured at one depth.
@@ -60,7 +60,7 @@ type Depth struct {
 	Runs  [][]Figures // by path, by repeat
 }
 
-// Tail is how latencies were distributed, in all repeats together.
+// Tail is the distribution of latencies over all repeats.
 type Tail []TailPoint
 
 // TailPoint is one percentile.
@@ -69,16 +69,16 @@ type TailPoint struct {
 	Nanos      float64
 }
 
-// tailPercentiles are those that a curve is drawn through.
+// tailPercentiles are the percentiles that a curve is drawn through.
 var tailPercentiles = []float64{
 	0, 5, 10, 20, 30, 40, 50, 60, 70, 75, 80, 85, 90, 92, 94, 95, 96, 97, 98, 98.5, 99, 99.3, 99.5, 99.7,
 	99.8, 99.9, 99.95, 99.97, 99.98, 99.99, 99.995, 99.999, 99.9999,
 }
 
-// enoughAbove is how many latencies above a percentile make it worth being drawn.
+// enoughAbove is how many latencies must be above a percentile for it to be drawn.
 const enoughAbove = 5
 
-// TailOf is the distribution of what h counted, as far as it is known well.
+// TailOf returns the distribution of what h recorded, as far as there is enough data.
 func TailOf(h *loadgen.Histogram) Tail {
 	var t Tail
 	for _, p := range tailPercentiles {
@@ -89,20 +89,20 @@ func TailOf(h *loadgen.Histogram) Tail {
 	return t
 }
 
-// Course is what one run did in the course of time.
+// Course is what one run did over time.
 type Course []loadgen.Sample
 
-// Spread is the middle of several values, and their range.
+// Spread is the median of several values, and their range.
 type Spread struct{ Median, Min, Max float64 }
 
-// SpreadOf is that of values, of which there is at least one.
+// SpreadOf returns the spread of values, of which there must be at least one.
 func SpreadOf(values []float64) Spread {
 	s := slices.Sorted(slices.Values(values))
 	n := len(s)
 	return Spread{(s[(n-1)/2] + s[n/2]) / 2, s[0], s[n-1]}
 }
 
-// Spread is that of a metric over the repeats of a path.
+// Spread returns the spread of a metric over the repeats of a path.
 func (d *Depth) Spread(path int, m Metric) Spread {
 	values := make([]float64, len(d.Runs[path]))
 	for i, f := range d.Runs[path] {
@@ -111,8 +111,8 @@ func (d *Depth) Spread(path int, m Metric) Spread {
 	return SpreadOf(values)
 }
 
-// Ratio is that of a metric of one path to that of another. Each repeat gives one: what
-// disturbed the machine meanwhile disturbed both.
+// Ratio returns the ratio of a metric on one path to that on another. It is computed for each repeat, since
+// whatever disturbed the machine in that time disturbed both.
 func (d *Depth) Ratio(path, base int, m Metric) Spread {
 	n := min(len(d.Runs[path]), len(d.Runs[base]))
 	values := make([]float64, 0, n)

@@ -8,13 +8,13 @@ import (
 	"github.com/dustin/go-humanize"
 )
 
-// Count is a number for people: 166,350.
+// Count formats a number for people: 166,350.
 func Count(v float64) string { return humanize.Comma(int64(v + 0.5)) }
 
-// Bandwidth is bytes a second: 446 MiB/s.
+// Bandwidth formats bytes per second: 446 MiB/s.
 func Bandwidth(v float64) string { return humanize.IBytes(uint64(v)) + "/s" }
 
-// Time is a time of so many nanoseconds, in three digits: 1.25 ms.
+// Time formats a number of nanoseconds with three digits: 1.25 ms.
 func Time(ns float64) string { return timeText(ns, 3) }
 
 func timeText(ns float64, digits int) string {
@@ -29,7 +29,7 @@ func timeText(ns float64, digits int) string {
 	return significant(ns, digits) + " ns"
 }
 
-// significant writes v with so many digits, and none after those.
+// significant formats v with that many significant digits, without trailing zeros.
 func significant(v float64, digits int) string {
 	decimals := digits
 	for x := v; x >= 1; x /= 10 {
@@ -42,7 +42,7 @@ func significant(v float64, digits int) string {
 	return s
 }
 
-// short is a count for an axis: 250k.
+// short formats a count for an axis: 250k.
 func short(v float64) string {
 	switch {
 	case v >= 1e6:
@@ -53,10 +53,10 @@ func short(v float64) string {
 	return significant(v, 3)
 }
 
-// Times is a ratio: 1.32×.
+// Times formats a ratio: 1.32×.
 func Times(v float64) string { return fmt.Sprintf("%.2f×", v) }
 
-// percentile writes 99.9 as p99.9.
+// percentile formats 99.9 as p99.9.
 func percentile(p float64) string {
 	if p == 0 {
 		return "min"

@@ -7,16 +7,16 @@ import (
 	"time"
 )
 
-// Page is what is written.
+// Page is the content of a page.
 type Page struct {
 	Title   string
-	Command string // that made it
+	Command string // that made the page
 	Made    time.Time
-	Facts   []Fact // of the machine and the run
+	Facts   []Fact // about the machine and the run
 	Works   []*Work
 }
 
-// Fact is one line of what is known of a run.
+// Fact is one fact about a run.
 type Fact struct{ Name, Value string }
 
 //go:embed page.html
@@ -30,7 +30,7 @@ var pageScript string
 
 var pageTemplate = template.Must(template.New("page").Parse(pageText))
 
-// Write writes the page. It needs nothing from elsewhere.
+// Write writes the page, which is self-contained.
 func (p *Page) Write(w io.Writer) error {
 	type view struct {
 		*Page
@@ -38,7 +38,7 @@ func (p *Page) Write(w io.Writer) error {
 		Style  template.CSS
 		Script template.JS
 		Works  []workView
-		Paths  []string // of all works, which have the same
+		Paths  []string // the same for all works
 		Repeat int
 	}
 	v := view{
@@ -61,7 +61,7 @@ type workView struct {
 	Cards  []card
 	Charts []*chart
 	Rows   []tableRow
-	Heads  []string // of the ratios
+	Heads  []string // for the ratios
 }
 
 // card is one figure, large.
@@ -111,7 +111,7 @@ func newView(w *Work) workView {
 	return v
 }
 
-// newRatio judges a ratio only where its whole range lies on one side.
+// newRatio marks a ratio as good or bad only if its whole range is on one side of 1.
 func newRatio(s Spread, m Metric) ratio {
 	r := ratio{Value: Times(s.Median)}
 	if s.Max > s.Min {
@@ -122,7 +122,7 @@ func newRatio(s Spread, m Metric) ratio {
 	return r
 }
 
-// cards are the figures that one wants to know first: ratios where something is compared.
+// cards returns the figures that a reader wants first: ratios if paths are compared.
 func (w *Work) cards() []card {
 	d := &w.Depths[w.Main]
 	base := len(w.Paths) - 1

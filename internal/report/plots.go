@@ -8,7 +8,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/loadgen"
 )
 
-// metric finds one by its name.
+// metric finds a metric by name.
 func metric(name string) Metric {
 	for _, m := range Metrics {
 		if m.Name == name {
@@ -18,7 +18,7 @@ func metric(name string) Metric {
 	panic("report: no metric " + name)
 }
 
-// overDepth are the plots of what depth does; none where there is one depth only.
+// overDepth returns the plots over depth; none if there is only one depth.
 func (w *Work) overDepth() []*chart {
 	if len(w.Depths) < 2 {
 		return nil
@@ -42,7 +42,7 @@ func (w *Work) overDepth() []*chart {
 	return scaled(iops, lat)
 }
 
-// depthLine is a metric of a path over the depths.
+// depthLine returns the line of a metric of a path over the depths.
 func (w *Work) depthLine(path int, name string, m Metric, dashed bool) line {
 	l := line{name: name, colour: path, dashed: dashed, marks: true}
 	for i := range w.Depths {
@@ -56,7 +56,7 @@ func (w *Work) depthLine(path int, name string, m Metric, dashed bool) line {
 	return l
 }
 
-// bounds are the least and the greatest value of lines and of the ranges around them.
+// bounds returns the smallest and the largest value of lines and of the ranges around them.
 func bounds(lines []line) (low, high float64) {
 	low = math.Inf(1)
 	for _, l := range lines {
@@ -75,7 +75,7 @@ func bounds(lines []line) (low, high float64) {
 	return low, high
 }
 
-// tails is the plot of the distributions of latency.
+// tails returns the plot of the latency distributions.
 func (w *Work) tails() *chart {
 	c := &chart{
 		Title: "Latency percentiles at " + w.mainDepth(), Wide: true,
@@ -96,7 +96,7 @@ func (w *Work) tails() *chart {
 	return c
 }
 
-// scaled gives the plots of IOPS and of latency the y axes that their lines need.
+// scaled sets the y axes of the IOPS and latency plots to fit their lines.
 func scaled(iops, lat *chart) []*chart {
 	_, top := bounds(iops.lines)
 	iops.y = linear("operations a second", top, short)
@@ -106,7 +106,7 @@ func scaled(iops, lat *chart) []*chart {
 	return []*chart{iops, lat}
 }
 
-// courses are the plots over time.
+// courses returns the plots over time.
 func (w *Work) courses() []*chart {
 	iops := &chart{Title: "IOPS over time", Note: fmt.Sprintf("One repeat of each, at %s.", w.mainDepth())}
 	lat := &chart{Title: "Latency over time", Note: "Solid: p50 of each interval; dashed: its p99."}
@@ -122,7 +122,7 @@ func (w *Work) courses() []*chart {
 			end = max(end, p.x)
 		}
 	}
-	// An interval in which nothing ended has a rate, 0, but no latency.
+	// An interval in which nothing ended has a rate of 0, but no latency.
 	for i := range lat.lines {
 		l := &lat.lines[i]
 		l.points = slices.DeleteFunc(l.points, func(p point) bool { return p.y == 0 })

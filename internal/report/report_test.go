@@ -18,7 +18,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/loadgen"
 )
 
-// sampleWork is made up: two paths, some depths, three repeats.
+// sampleWork is made-up data: two paths, some depths, three repeats.
 func sampleWork(paths ...string) *Work {
 	rng := rand.New(rand.NewPCG(1, 2))
 	w := &Work{Name: "randread 4.0 KiB", Paths: paths, Main: 2}
@@ -64,7 +64,7 @@ func samplePage(works ...*Work) *Page {
 
 var sampleFile = flag.String("sample", "", "file to write a page of made-up figures to")
 
-// The page is whole, escapes what it is told, and asks for nothing from elsewhere.
+// The page is complete, escapes its input, and loads nothing from elsewhere.
 func TestPage(t *testing.T) {
 	var b bytes.Buffer
 	if err := samplePage(sampleWork("rdma", "tcp"), sampleWork("rdma", "tcp")).Write(&b); err != nil {
@@ -94,7 +94,7 @@ func TestPage(t *testing.T) {
 	}
 }
 
-// Pages of one path, one depth and one repeat, of nothing but zeroes, or without samples.
+// Pages with one path, one depth and one repeat, with only zeroes, or without samples.
 func TestSparsePages(t *testing.T) {
 	one := sampleWork("tcp")
 	one.Depths, one.Main = one.Depths[:1], 0
@@ -114,7 +114,7 @@ func TestSparsePages(t *testing.T) {
 	}
 }
 
-// Every plot is well-formed, lies inside of its frame, and has its values under the pointer.
+// Every plot is well-formed, lies inside its frame, and has its values for the pointer.
 func TestCharts(t *testing.T) {
 	w := sampleWork("rdma", "tcp", "other")
 	charts := append(w.overDepth(), append(w.courses(), w.tails())...)

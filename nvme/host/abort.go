@@ -6,12 +6,12 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
-// maxAborts bounds the Abort commands under way, below every controller's Abort command limit
-// that is met in practice (ACL 3: four).
+// maxAborts bounds the outstanding Abort commands, within the Abort Command Limit that controllers have in practice
+// (ACL 3: four).
 const maxAborts = 4
 
-// aborter sends Abort commands in the background. There is a fixed number of requests for it;
-// while all are under way further commands wait to be aborted.
+// aborter sends Abort commands in the background. It has a fixed number of requests; while all of them are in use,
+// further commands wait to be aborted.
 type aborter struct {
 	mu      sync.Mutex
 	reqs    [maxAborts]Request
@@ -19,7 +19,7 @@ type aborter struct {
 	waiting []victim
 }
 
-// victim is a command that is to be aborted.
+// victim is a command to be aborted.
 type victim struct {
 	q   *Queue
 	cid uint16
@@ -42,7 +42,7 @@ func (a *aborter) abort(c *Controller, v victim) {
 	a.send(c, i, v)
 }
 
-// send sends the i-th Abort command, and afterwards, by the same request, those for what waits.
+// send sends the i-th Abort command and afterwards, with the same request, those for waiting victims.
 func (a *aborter) send(c *Controller, i int, v victim) {
 	r := &a.reqs[i]
 	r.Cmd.SetAbort(v.q.attr.QID, v.cid)
@@ -58,8 +58,8 @@ func (a *aborter) send(c *Controller, i int, v victim) {
 	c.admin.submitFirst(r)
 }
 
-// next is what the i-th request has to abort now; false where it is free. Where the controller is gone,
-// nothing has to be aborted any more.
+// next returns what the i-th request has to abort next, or false if the request is now free. If the controller is
+// gone, nothing has to be aborted any more.
 func (a *aborter) next(i int, connected bool) (victim, bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

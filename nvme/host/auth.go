@@ -12,19 +12,20 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme/dhchap"
 )
 
-// Authentication is how this host authenticates itself (DH-HMAC-CHAP), on every queue of a
-// controller that demands it.
+// Authentication is how this host authenticates itself (DH-HMAC-CHAP) on every queue of a controller that demands
+// it.
 type Authentication struct {
-	Secret *dhchap.Secret // that this host proves to have
-	// ControllerSecret is what the controller has to prove that it has; nil: nobody asks. With it
-	// the host begins even where the controller demands nothing, discovery controllers excepted.
+	Secret *dhchap.Secret // that this host proves to know
+	// ControllerSecret is the secret that the controller has to prove to know; if nil, the controller isn't asked.
+	// If it is set, the host starts authentication even if the controller doesn't demand it, except with discovery
+	// controllers.
 	ControllerSecret *dhchap.Secret
-	// Hashes and DHGroups are offered to the controller, which chooses; nil: all.
+	// Hashes and DHGroups are offered to the controller, which chooses; nil means all.
 	Hashes   []nvme.AuthHash
 	DHGroups []nvme.DHGroup
 }
 
-// Validate says what is wrong with a.
+// Validate reports what is wrong with a.
 func (a *Authentication) Validate() error {
 	switch {
 	case a.Secret == nil:
@@ -39,7 +40,7 @@ func (a *Authentication) Validate() error {
 	return nil
 }
 
-// offer is what is offered in transaction tid.
+// offer returns what is offered in transaction tid.
 func (a *Authentication) offer(tid uint16) nvme.AuthNegotiate {
 	n := nvme.AuthNegotiate{TID: tid, Hash: a.Hashes, DH: a.DHGroups}
 	if n.Hash == nil {
@@ -54,7 +55,7 @@ func (a *Authentication) offer(tid uint16) nvme.AuthNegotiate {
 // errNoSecret: there is nothing to answer a challenge with.
 var errNoSecret = fmt.Errorf("%w: the controller demands it, and no secret was given", ErrAuthentication)
 
-// authenticateNew authenticates the host on a queue that was just connected, where it has to.
+// authenticateNew authenticates the host on a queue that was just connected, if it has to.
 func (c *Controller) authenticateNew(ctx context.Context, q *Queue, demanded bool) error {
 	a := c.auth.Load()
 	switch {
@@ -66,16 +67,16 @@ func (c *Controller) authenticateNew(ctx context.Context, q *Queue, demanded boo
 	return nil
 }
 
-// Authenticate has the host authenticate itself anew, on the admin queue and then on each I/O
-// queue, while commands go on. a replaces the secrets of the configuration; nil keeps them. A
-// failure ends the controller. One call waits for another: a queue has one transaction at a time.
+// Authenticate authenticates the host again, on the admin queue and then on each I/O queue, while commands
+// continue. a replaces the secrets of the configuration; nil keeps them. A failure ends the controller. Calls wait
+// for each other: a queue has one transaction at a time.
 func (c *Controller) Authenticate(ctx context.Context, a *Authentication) error {
 	select {
 	case c.authTurn <- struct{}{}:
 		defer func() { <-c.authTurn }()
 	case <-ctx.Done():
 	}
-	if err := ctx.Err(); err != nil { // nothing was sent, so that nothing has failed
+	if err := ctx.Err(); err != nil { // nothing was sent, so nothing has failed
 		return fmt.Errorf("nvme: authentication: %w", err)
 	}
 	if a == nil {
@@ -91,7 +92,7 @@ func (c *Controller) Authenticate(ctx context.Context, a *Authentication) error 
 	for _, q := range append([]*Queue{c.admin}, c.io...) {
 		if err := c.authenticate(ctx, q, a); err != nil {
 			err := c.connectError("authentication", q.attr.QID, err)
-			if !errors.Is(err, ErrClosed) { // else it goes on shutting down
+			if !errors.Is(err, ErrClosed) { // otherwise it goes on shutting down
 				c.fail(c.lost(err))
 			}
 			return err
@@ -106,17 +107,17 @@ func (c *Controller) authenticate(ctx context.Context, q *Queue, a *Authenticati
 	err := x.run(ctx)
 	var why nvme.AuthExplanation
 	if !errors.As(err, &why) {
-		return err // good, or the connection or a command failed rather than the host
+		return err // success, or the connection or a command failed rather than the authentication
 	}
 	if !x.told {
-		// The controller isn't left waiting. What it answers changes nothing any more.
+		// Don't leave the controller waiting. Its answer makes no difference any more.
 		f := nvme.AuthFailure{ByHost: true, TID: x.tid, Explanation: why}
 		_ = x.send(ctx, f.AppendTo(nil))
 	}
 	return fmt.Errorf("%w: %w", ErrAuthentication, err)
 }
 
-// nextTID is the identifier of another transaction: they count from a random one.
+// nextTID returns the identifier of another transaction: they count up from a random one.
 func (c *Controller) nextTID() uint16 {
 	if c.tid.Load() == 0 {
 		var b [4]byte
@@ -132,7 +133,7 @@ type transaction struct {
 	q    *Queue
 	a    *Authentication
 	tid  uint16
-	told bool // that it failed, by the controller
+	told bool // the controller has said that it failed
 }
 
 func (x *transaction) run(ctx context.Context) error {
@@ -172,7 +173,7 @@ func (x *transaction) run(ctx context.Context) error {
 	return x.finish(ctx, &math, &reply)
 }
 
-// finish takes the controller's answer to the reply.
+// finish handles the controller's answer to the reply.
 func (x *transaction) finish(ctx context.Context, math *dhchap.Transaction, reply *nvme.AuthReply) error {
 	var s nvme.AuthSuccess1
 	b, err := x.receive(ctx)
@@ -188,7 +189,7 @@ func (x *transaction) finish(ctx context.Context, math *dhchap.Transaction, repl
 	return x.send(ctx, (&nvme.AuthSuccess2{TID: x.tid}).AppendTo(nil))
 }
 
-// check completes the check of a message that was parsed.
+// check completes the check of a parsed message.
 func (x *transaction) check(err error, tid uint16) error {
 	if err == nil && tid != x.tid {
 		err = fmt.Errorf("transaction %d in transaction %d: %w", tid, x.tid, nvme.AuthIncorrectPayload)
@@ -203,7 +204,7 @@ func (x *transaction) send(ctx context.Context, message []byte) error {
 	return err
 }
 
-// receive fetches a message. AUTH_Failure1 is an error, with the controller's explanation.
+// receive fetches a message. An AUTH_Failure1 is returned as an error with the controller's explanation.
 func (x *transaction) receive(ctx context.Context) ([]byte, error) {
 	b := make([]byte, nvme.MaxAuthMessage)
 	var cmd nvme.Command

@@ -30,7 +30,7 @@ type authController struct {
 	ctrl    *dhchap.Secret
 	hash    nvme.AuthHash
 	group   nvme.DHGroup
-	// alter changes what is sent; nil: nothing.
+	// alter changes what is sent; nil changes nothing.
 	alter func(k nvme.AuthKind, b []byte) []byte
 
 	mu    sync.Mutex
@@ -149,7 +149,7 @@ func authConfig(f *fakeTarget, a *Authentication) Config {
 	return cfg
 }
 
-// TestAuthentication: on every queue, with whatever the controller chooses, one way and both.
+// TestAuthentication: on every queue, with whatever the controller chooses, one way and both ways.
 func TestAuthentication(t *testing.T) {
 	for _, g := range []nvme.DHGroup{nvme.DHNull, nvme.DHFFDHE2048} {
 		for _, h := range nvme.AuthHashes() {
@@ -177,7 +177,7 @@ func TestAuthentication(t *testing.T) {
 	}
 }
 
-// TestAuthenticationOffer: the host offers what it is told to, or everything, and takes nothing else.
+// TestAuthenticationOffer: the host offers what it is told to, or everything, and accepts nothing else.
 func TestAuthenticationOffer(t *testing.T) {
 	f := newFakeTarget()
 	a := newAuthController(t, f)
@@ -203,8 +203,8 @@ func TestAuthenticationOffer(t *testing.T) {
 	}
 }
 
-// TestAuthenticationFails: a controller that is wrong is told so by AUTH_Failure2 with the
-// specification's explanation; one that refuses the host needn't be told anything.
+// TestAuthenticationFails: a controller that misbehaves is told by AUTH_Failure2, with the specification's
+// explanation; one that refuses the host need not be told.
 func TestAuthenticationFails(t *testing.T) {
 	const challenge, success1 = nvme.AuthChallengeMessage, nvme.AuthSuccess1Message
 	put := func(kind nvme.AuthKind, at int, v byte) func(*authController) {
@@ -270,8 +270,8 @@ func TestAuthenticationFails(t *testing.T) {
 	}
 }
 
-// TestAuthenticationUnasked: a host that wants to know the controller asks, whether the controller
-// demands anything or not, but for discovery.
+// TestAuthenticationUnasked: a host with a secret for the controller asks for proof, whether or not the controller
+// demands authentication, except for discovery.
 func TestAuthenticationUnasked(t *testing.T) {
 	f := newFakeTarget()
 	a := newAuthController(t, f)
@@ -288,7 +288,7 @@ func TestAuthenticationUnasked(t *testing.T) {
 		closeController(t, c)
 		auth.ControllerSecret = a.ctrl
 	}
-	f = newFakeTarget() // which knows no authentication
+	f = newFakeTarget() // it doesn't support authentication
 	if _, err := Connect(t.Context(), authConfig(f, auth)); !errors.Is(err, nvme.StatusInvalidOpcode) || errors.Is(err, ErrAuthentication) {
 		t.Errorf("a controller that can't prove itself: %v", err)
 	}
@@ -343,7 +343,7 @@ func TestReauthentication(t *testing.T) {
 	closeController(t, p)
 }
 
-// TestAuthenticateAtOnce: who authenticates anew at the same time as somebody else disturbs nothing.
+// TestAuthenticateAtOnce: concurrent calls of Authenticate don't disturb each other.
 func TestAuthenticateAtOnce(t *testing.T) {
 	f := newFakeTarget()
 	a := newAuthController(t, f)
@@ -365,21 +365,22 @@ func TestAuthenticateAtOnce(t *testing.T) {
 	if got := a.done - before; got != 4*before {
 		t.Errorf("%d transactions, want %d", got, 4*before)
 	}
-	c.authTurn <- struct{}{} // somebody takes long
+	c.authTurn <- struct{}{} // another call takes long
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := c.Authenticate(ctx, nil); !errors.Is(err, context.Canceled) || c.Err() != nil {
 		t.Errorf("given up: %v, %v", err, c.Err())
 	}
 	<-c.authTurn
-	for range 20 { // nobody has it: either may be chosen
+	for range 20 { // nobody holds it: either case may be chosen
 		if err := c.Authenticate(ctx, nil); !errors.Is(err, context.Canceled) || c.Err() != nil {
 			t.Fatalf("given up before: %v, %v", err, c.Err())
 		}
 	}
 }
 
-// TestAuthenticateWhileClosing: a controller that shuts down meanwhile does so orderly all the same.
+// TestAuthenticateWhileClosing: a controller that is shut down during authentication still does so in an orderly
+// way.
 func TestAuthenticateWhileClosing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFakeTarget()
@@ -391,7 +392,7 @@ func TestAuthenticateWhileClosing(t *testing.T) {
 		var down atomic.Bool
 		f.setHook(func(q *fakeQueue, r *Request, cqe *nvme.Completion) verdict {
 			if r.Cmd.Opcode() == nvme.OpFabrics && r.Cmd.FCType() == nvme.FCPropertyGet && !down.Load() {
-				return answered // CSTS says nothing of a shutdown yet
+				return answered // CSTS doesn't report a shutdown yet
 			}
 			return a.hook(q, r, cqe)
 		})
@@ -411,8 +412,8 @@ func TestAuthenticateWhileClosing(t *testing.T) {
 	})
 }
 
-// TestAuthenticationInterrupted: a connection that breaks, or a user who gives up, is no failure of
-// authentication, and may be tried again.
+// TestAuthenticationInterrupted: a connection that breaks, or a caller that gives up, is not a failure of
+// authentication, and may be retried.
 func TestAuthenticationInterrupted(t *testing.T) {
 	f := newFakeTarget()
 	a := newAuthController(t, f)

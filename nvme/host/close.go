@@ -9,17 +9,18 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
-// A shutdown is waited for as long as RTD3E says, within these bounds, which are Linux's.
+// How long to wait for a shutdown: as RTD3E says, within these bounds, which are Linux's.
 const (
 	shutdownLeast = 5 * time.Second
 	shutdownMost  = 60 * time.Second
 )
 
-// Shutdown closes the controller orderly: it has the I/O queues take no more requests, tells the controller to shut
-// down (CC.SHN), waits until it has (CSTS.SHST), and closes every queue. Commands still outstanding, and what is submitted
-// on I/O queues meanwhile, end with ErrClosed, whatever ends the controller. It returns when all is gone; the error says why the controller
-// could not be shut down orderly, and is that of Err where it had been lost before. It must not be
-// called from Done.
+// Shutdown closes the controller in an orderly way: it makes the I/O queues refuse new requests, tells the
+// controller to shut down (CC.SHN), waits until it has (CSTS.SHST), and closes every queue. Commands still
+// outstanding, and requests submitted on I/O queues in the meantime, end with ErrClosed, whatever ends the
+// controller. Shutdown returns when everything is released; the error says why the controller could not be shut
+// down in an orderly way, and is that of Err if the controller had already been lost. It must not be called from
+// Done.
 func (c *Controller) Shutdown(ctx context.Context) error {
 	c.mu.Lock()
 	first := !c.closing && c.err == nil
@@ -40,8 +41,8 @@ func (c *Controller) Shutdown(ctx context.Context) error {
 	return err
 }
 
-// Close is Shutdown with a limit of its own: five seconds, or what the controller says that it
-// needs (RTD3E).
+// Close is Shutdown with only the built-in limit: five seconds, or what the controller says that it needs (RTD3E),
+// up to 60 s.
 func (c *Controller) Close() error { return c.Shutdown(context.Background()) }
 
 func (c *Controller) shutDown(ctx context.Context) error {
@@ -49,7 +50,7 @@ func (c *Controller) shutDown(ctx context.Context) error {
 	limit = min(max(limit, shutdownLeast), shutdownMost)
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("%w: not shut down after %v (RTD3E)", ErrTimeout, limit))
 	defer cancel()
-	// Its commands hang where the controller does, and nobody is left to abort them.
+	// If the controller hangs, so do these commands, and nobody is left to abort them.
 	defer context.AfterFunc(ctx, func() { c.fail(context.Cause(ctx)) })()
 	err := c.askToShutDown(ctx, limit)
 	switch cause := context.Cause(ctx); {
@@ -58,21 +59,21 @@ func (c *Controller) shutDown(ctx context.Context) error {
 	case err != nil && cause != nil && !errors.Is(err, cause):
 		err = fmt.Errorf("%w (%w)", err, cause)
 	}
-	var lost *LostError // which says whom it is about
+	var lost *LostError // its text already names the controller
 	if err != nil && !errors.As(err, &lost) {
 		err = fmt.Errorf("nvme: shutdown of %s at %s: %w", c.cfg.SubNQN, c.cfg.Remote, err)
 	}
 	return err
 }
 
-// whatCut is what ended the controller before it had shut down.
+// whatCut returns what ended the controller before it had shut down.
 func (c *Controller) whatCut() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.cut
 }
 
-// askToShutDown is shutDown with ctx to end it.
+// askToShutDown is the part of shutDown that ctx interrupts.
 func (c *Controller) askToShutDown(ctx context.Context, limit time.Duration) error {
 	cc := nvme.CCFabrics | nvme.CCEnable | nvme.CCSHNNormal
 	if c.cap&nvme.CAPIOCS != 0 {

@@ -15,53 +15,49 @@ import (
 // Config says which controller to connect to, and how. Transport, Remote and SubNQN must be
 // set; the zero value of every other field stands for a good default.
 //
-// What belongs to one transport only (digests, resolution time-outs …) is in that
-// transport's own configuration.
+// Settings of a single transport (digests, resolution timeouts …) are in that transport's own configuration.
 type Config struct {
 	Transport Transport
 	Remote    netip.AddrPort
 	Local     netip.Addr // source address; zero lets the transport choose
 
 	SubNQN string // the subsystem, or nvme.DiscoveryNQN
-	// HostNQN is this host's name; "" makes one of the UUID form, from HostID if that is set.
-	// A host that comes back should come under the same name.
+	// HostNQN is this host's name; "" makes one of the UUID form, from HostID if that is set. A host that
+	// reconnects should use the same name.
 	HostNQN string
-	// HostID goes with the host name; zero takes the UUID in HostNQN, or a random one.
+	// HostID goes with the host name; zero means the UUID in HostNQN, or else a random one.
 	HostID nvme.HostID
 
 	// Queues is the number of I/O queues to ask for; 0 means one per processor. The
 	// controller may grant fewer. A discovery controller has none.
 	Queues int
-	// QueueSize is the number of entries of an I/O queue; 0 means 128. The controller may
-	// allow fewer. One entry stays free, so that QueueSize - 1 commands can be outstanding.
+	// QueueSize is the number of entries of an I/O queue; 0 means 128. The controller may allow fewer. One entry
+	// stays free, so QueueSize - 1 commands can be outstanding.
 	QueueSize int
-	// DisableSQFlow gives up flow control of the submission queue (CATTR bit 2), with which a
-	// TCP controller may leave out the response capsule of a read.
+	// DisableSQFlow disables flow control of the submission queue (CATTR bit 2), which lets a TCP controller omit
+	// the response capsule of a read.
 	DisableSQFlow bool
 
-	// Authentication is how the host authenticates itself; nil: it can't.
-	// Controller.Authenticate replaces it.
+	// Authentication is how the host authenticates itself; if nil, it can't. Controller.Authenticate replaces it.
 	Authentication *Authentication
 
-	// KATO is the keep alive timeout: after so long without a sign of life each side gives the
-	// other up. It is sent in milliseconds. 0 means 5 s, or none to a discovery controller;
-	// negative means none.
+	// KATO is the keep alive timeout: after that long without a sign of life, each side gives the other up. It is
+	// sent in milliseconds. 0 means 5 s, or no timeout for a discovery controller; negative means none.
 	KATO time.Duration
 	// ConnectTimeout bounds Connect as a whole; 0 means 30 s.
 	ConnectTimeout time.Duration
-	// IOTimeout is how long an I/O command may take; 0 means 30 s. A command that takes longer
-	// is aborted, and if that doesn't end it for as long again, the controller is given up. Admin
-	// commands have 60 s.
+	// IOTimeout is how long an I/O command may take; 0 means 30 s. A command that takes longer is aborted, and if
+	// it still hasn't ended after as long again, the controller is given up. Admin commands have 60 s.
 	IOTimeout time.Duration
 
-	// NamespacesChanged is told when the controller reports that its namespaces changed, with
-	// those that did (none named: any may have). It is called from a goroutine of the
-	// controller, one call at a time, and may use the controller, but not Close it.
+	// NamespacesChanged is called when the controller reports that its namespaces changed, with those that did; if
+	// none is named, any of them may have changed. It is called from a goroutine of the controller, one call at a
+	// time, and may use the controller, but not Close it.
 	NamespacesChanged func(c *Controller, changed []uint32)
-	// Event is told every asynchronous event, in the same way, after the log page that it
-	// points to was read.
+	// Event is called in the same way for every asynchronous event, after the log page that the event points to was
+	// read.
 	Event func(c *Controller, e nvme.AsyncEvent)
-	// Log takes what goes wrong in the background, at a bounded rate; nil discards it.
+	// Log receives what goes wrong in the background, rate-limited; nil discards it.
 	Log *slog.Logger
 }
 
@@ -77,7 +73,7 @@ const (
 	maxQueueSize = 65536
 )
 
-// Validate says what is wrong with c. The error names the field and matches ErrConfig.
+// Validate reports what is wrong with c. The error names the field and matches ErrConfig.
 func (c *Config) Validate() error {
 	bad := func(field, format string, args ...any) error {
 		return fmt.Errorf("nvme: %w: %s: %w", ErrConfig, field, fmt.Errorf(format, args...))
@@ -114,7 +110,7 @@ func (c *Config) Validate() error {
 	return nil
 }
 
-// withDefaults is c with every default in place.
+// withDefaults returns c with every default filled in.
 func (c Config) withDefaults() Config {
 	if c.HostID.IsZero() {
 		id, ok := nvme.HostIDOf(c.HostNQN)

@@ -10,9 +10,8 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
-// Connect connects to a controller and makes it ready: the admin queue, enabling, Identify,
-// asynchronous events, the I/O queues and keep alive. The error is a *ConnectError that names
-// the stage, or that of Config.Validate.
+// Connect connects to a controller and makes it ready: the admin queue, enabling, Identify, asynchronous events,
+// the I/O queues and keep alive. The error is a *ConnectError that names the stage, or that of Config.Validate.
 func Connect(ctx context.Context, cfg Config) (*Controller, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -48,7 +47,7 @@ type stage struct {
 	run  func(*Controller, context.Context) error
 }
 
-// The order follows what Linux does, which every target is tested with.
+// The order is Linux's, with which every target is tested.
 var stages = []stage{
 	{"connection", (*Controller).connectAdmin},
 	{"enabling", (*Controller).enable},
@@ -70,7 +69,7 @@ func (c *Controller) setUp(ctx context.Context) *ConnectError {
 	return nil
 }
 
-// connectError wraps err, unless a stage further down has done so already.
+// connectError wraps err, unless a nested stage has already done so.
 func (c *Controller) connectError(stage string, qid uint16, err error) *ConnectError {
 	var e *ConnectError
 	if errors.As(err, &e) {
@@ -179,7 +178,7 @@ func (c *Controller) connectIO(ctx context.Context) error {
 	return nil
 }
 
-// discovery says that this is a discovery controller, which has no I/O queues.
+// discovery reports whether this is a discovery controller, which has no I/O queues.
 func (c *Controller) discovery() bool {
 	return c.cfg.SubNQN == nvme.DiscoveryNQN || c.identity.CNTRLTYPE == nvme.ControllerDiscovery
 }

@@ -52,7 +52,7 @@ func TestConnect(t *testing.T) {
 // TestBringUp compares the order of commands with that of Linux.
 func TestBringUp(t *testing.T) {
 	f := newFakeTarget()
-	c := connect(t, f, func(c *Config) { c.KATO = -1 }) // or one comes where the machine stands still
+	c := connect(t, f, func(c *Config) { c.KATO = -1 }) // otherwise one comes if the machine stalls
 	closeController(t, c)
 	var got []string
 	for _, cmd := range f.arrived() {
@@ -68,8 +68,8 @@ func TestBringUp(t *testing.T) {
 	}
 }
 
-// TestAdvancedRetry: a controller that has retry delays gives one only to a host that says that it obeys them
-// (NVMe base, "Host Behavior Support", ACRE). A refusal does no harm.
+// TestAdvancedRetry: a controller that has retry delays sends one only to a host that says that it obeys them (NVMe
+// base, "Host Behavior Support", ACRE). A refusal does no harm.
 func TestAdvancedRetry(t *testing.T) {
 	for _, refusal := range []nvme.Status{nvme.StatusSuccess, nvme.StatusInvalidField | nvme.StatusDNR} {
 		f := newFakeTarget()
@@ -95,7 +95,7 @@ func TestAdvancedRetry(t *testing.T) {
 }
 
 // TestEventsRefused: a controller that refuses to be asked for asynchronous events is connected without them, and
-// the log says so. One that is lost over it isn't.
+// the log says so. A controller that is lost in the process isn't.
 func TestEventsRefused(t *testing.T) {
 	f := newFakeTarget()
 	onEvents := func(do func(*fakeQueue, *nvme.Completion) verdict) {
@@ -140,8 +140,8 @@ func TestConnectGrantsFewer(t *testing.T) {
 	}
 }
 
-// TestConnectGrantsFewerOfOne: each I/O queue is a submission and a completion queue, so that as many are made as there are of
-// the one that there are fewer of; and they have no more entries than their connection has.
+// TestConnectGrantsFewerOfOne: each I/O queue is a submission and a completion queue, so the smaller of the two
+// numbers granted counts; and the queues have no more entries than their connection has.
 func TestConnectGrantsFewerOfOne(t *testing.T) {
 	for _, granted := range []nvme.QueueCounts{nvme.NewQueueCounts(2, 5), nvme.NewQueueCounts(5, 2)} {
 		f := newFakeTarget()
@@ -164,8 +164,8 @@ func TestConnectGrantsFewerOfOne(t *testing.T) {
 	}
 }
 
-// TestCommandSets: what a controller with several command sets is told of them when it is enabled stays so when it is shut
-// down: CC.CSS mustn't change while it is enabled (NVMe base 2.1, CC).
+// TestCommandSets: the command sets chosen in CC when a controller is enabled stay the same when it is shut down:
+// CC.CSS must not change while it is enabled (NVMe base 2.1, CC).
 func TestCommandSets(t *testing.T) {
 	for sets, css := range map[nvme.CAP]nvme.CC{nvme.CAPNVM: nvme.CCCSSNVM, nvme.CAPNVM | nvme.CAPIOCS: nvme.CCCSSAll} {
 		f := newFakeTarget()
@@ -325,8 +325,8 @@ func TestConfigValidate(t *testing.T) {
 	}
 }
 
-// TestInCapsuleOverRDMA: data goes in capsules over RDMA only where the controller takes the offset form of the
-// descriptor (SGLS bit 20), whatever room IOCCSZ has.
+// TestInCapsuleOverRDMA: over RDMA, data goes in capsules only if the controller supports the offset form of the
+// descriptor (SGLS bit 20), however much room IOCCSZ reports.
 func TestInCapsuleOverRDMA(t *testing.T) {
 	for _, c := range []struct {
 		sgls nvme.SGLS
@@ -345,7 +345,7 @@ func TestInCapsuleOverRDMA(t *testing.T) {
 	}
 }
 
-// TestShortProperty: of a property of 4 bytes dword 0 is the value, and dword 1 is reserved.
+// TestShortProperty: the value of a 4-byte property is dword 0; dword 1 is reserved.
 func TestShortProperty(t *testing.T) {
 	f := newFakeTarget()
 	f.setHook(func(_ *fakeQueue, r *Request, cqe *nvme.Completion) verdict {
@@ -362,13 +362,13 @@ func TestShortProperty(t *testing.T) {
 	closeController(t, c)
 }
 
-// TestConnectAttributes: what Connect and the connection under it say of a queue.
+// TestConnectAttributes: what Connect and the underlying connection say about a queue.
 func TestConnectAttributes(t *testing.T) {
 	for _, off := range []bool{false, true} {
 		f := newFakeTarget()
 		c := connect(t, f, func(c *Config) { c.DisableSQFlow = off })
 		for i, q := range f.queues {
-			want := uint16(0) // the admin queue is of no controller yet
+			want := uint16(0) // the admin queue doesn't belong to a controller yet
 			if i > 0 {
 				want = c.CNTLID()
 			}

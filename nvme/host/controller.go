@@ -12,8 +12,8 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
-// Controller is a connection to one controller of a subsystem: its admin queue, its I/O
-// queues and what was agreed. All methods may be called from any goroutine.
+// Controller is a connection to one controller of a subsystem: its admin queue, its I/O queues and the negotiated
+// limits. All methods may be called from any goroutine.
 type Controller struct {
 	cfg      Config
 	cntlid   uint16
@@ -29,34 +29,34 @@ type Controller struct {
 	aborter  aborter
 	alive    keepAlive
 	auth     atomic.Pointer[Authentication]
-	authTurn chan struct{} // has an element while Authenticate is at work
-	tid      atomic.Uint32 // of the last authentication, in the lower half
+	authTurn chan struct{} // has an element while Authenticate runs
+	tid      atomic.Uint32 // the last authentication's, in the lower half
 	events   events
-	// transfers keeps what synchronous transfers need from one to the next.
+	// transfers pools the state of synchronous transfers.
 	transfers sync.Pool
 
-	live atomic.Bool // set up whole: commands may be aborted
+	live atomic.Bool // set-up is complete: commands may be aborted
 	done chan struct{}
-	torn chan struct{} // every queue is gone and every goroutine ended
+	torn chan struct{} // closed when every queue is gone and every goroutine has ended
 	work sync.WaitGroup
 
 	mu      sync.Mutex
-	queues  []*Queue // all that were dialled, for the tear-down
+	queues  []*Queue // all that were dialled, for tearDown
 	err     error    // why done is closed
-	closing bool     // Close is at work
-	cut     error    // what ended it while Close was at work, if anything did
+	closing bool     // Close is in progress
+	cut     error    // what ended the controller during Close, if anything did
 }
 
-// Limits is what host and controller agreed on.
+// Limits holds what host and controller agreed on.
 type Limits struct {
 	Queues      int // I/O queues
 	QueueSize   int // entries of each; one stays free
-	MaxTransfer int // bytes that one command of this host moves
-	InCapsule   int // bytes of data that an I/O command takes along
+	MaxTransfer int // bytes that one command of this host transfers
+	InCapsule   int // bytes of data that an I/O command capsule carries
 	KATO        time.Duration
 }
 
-// Config is the configuration in effect, with every default in place.
+// Config returns the configuration in effect, with every default filled in.
 func (c *Controller) Config() Config { return c.cfg }
 
 // CNTLID is the controller's identifier in its subsystem.
@@ -65,11 +65,10 @@ func (c *Controller) CNTLID() uint16 { return c.cntlid }
 // Version is the version of the specification that the controller follows.
 func (c *Controller) Version() nvme.Version { return c.version }
 
-// Identify is the Identify Controller page, as read when the connection was made. It must not
-// be changed.
+// Identify is the Identify Controller page as read when the connection was made. It must not be modified.
 func (c *Controller) Identify() *nvme.IdentifyController { return &c.identity }
 
-// Limits is what was agreed.
+// Limits returns what host and controller agreed on.
 func (c *Controller) Limits() Limits { return c.limits }
 
 // Remote is the controller's address.
@@ -78,45 +77,44 @@ func (c *Controller) Remote() netip.AddrPort { return c.cfg.Remote }
 // Admin is the admin queue.
 func (c *Controller) Admin() *Queue { return c.admin }
 
-// Queues is the I/O queues; the first has ID 1. The slice must not be changed.
+// Queues returns the I/O queues; the first has ID 1. The slice must not be modified.
 func (c *Controller) Queues() []*Queue { return c.io }
 
-// Counters are the controller's counters; those of its queues are with them.
+// Counters returns the controller's counters. Each queue has its own.
 func (c *Controller) Counters() *Counters { return &c.counters }
 
-// Alloc gives n bytes of memory that the transport moves at the least cost, aligned as [Transport] says.
+// Alloc returns n bytes of memory that the transport transfers at the least cost, aligned as [Transport] says.
 func (c *Controller) Alloc(n int) ([]byte, error) { return c.cfg.Transport.Alloc(n) }
 
-// Free takes memory of Alloc back.
+// Free releases memory from Alloc.
 func (c *Controller) Free(b []byte) { c.cfg.Transport.Free(b) }
 
 // Done is closed when the controller was lost or closed; Err then says why.
 func (c *Controller) Done() <-chan struct{} { return c.done }
 
-// Err is nil while the controller is usable, and then an error that matches ErrLost or
-// ErrClosed.
+// Err is nil while the controller is usable; afterwards it is an error that matches ErrLost or ErrClosed.
 func (c *Controller) Err() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.err
 }
 
-// lost makes the error that tells of cause.
+// lost returns the error for a loss because of cause.
 func (c *Controller) lost(cause error) error {
 	return &LostError{Peer: c.cfg.Remote, SubNQN: c.cfg.SubNQN, Cause: cause}
 }
 
-// logKeys say in a log which controller it is, before what else is said. They are those of the target.
+// logKeys returns the log attributes that identify the controller, followed by more. The target uses the same keys.
 func (c *Controller) logKeys(more ...any) []any {
 	keys := []any{"transport", c.cfg.Transport.Type().String(), "remote", c.cfg.Remote, "subsystem", c.cfg.SubNQN}
-	if c.live.Load() { // else the identifier may just be arriving
+	if c.live.Load() { // before that, the identifier may just be arriving
 		keys = append(keys, "cntlid", c.cntlid)
 	}
 	return append(keys, more...)
 }
 
-// fail ends the controller because of err; the first call counts. What ends one that is being closed
-// loses nothing: only Close tells of it. It doesn't block: the queues are torn down in the background.
+// fail ends the controller because of err; only the first call has an effect. An error during Close is not a loss:
+// only Close reports it. fail doesn't block: the queues are torn down in the background.
 func (c *Controller) fail(err error) {
 	c.mu.Lock()
 	if c.err != nil {
@@ -150,14 +148,14 @@ func (c *Controller) tearDown(queues []*Queue, err error) {
 	close(c.torn)
 }
 
-// shuttingDown says whether Shutdown was called, and nothing else has ended the controller.
+// shuttingDown reports whether Shutdown was called and nothing else has ended the controller.
 func (c *Controller) shuttingDown() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.closing && c.err == nil
 }
 
-// adopt enters a queue that was dialled. It fails when the controller has ended already.
+// adopt registers a queue that was dialled. It fails if the controller has already ended.
 func (c *Controller) adopt(q *Queue) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -168,9 +166,9 @@ func (c *Controller) adopt(q *Queue) error {
 	return nil
 }
 
-// queueClosed is queueOwner's: the loss of one queue is the loss of the controller, but for an I/O
-// queue of a controller that shuts down. SPDK's target closes these before it says that it has
-// shut down.
+// queueClosed implements queueOwner. The loss of one queue is the loss of the controller, except for an I/O queue
+// of a controller that is shutting down: SPDK's target closes its I/O queues before it reports that it has shut
+// down.
 func (c *Controller) queueClosed(q *Queue, err error) error {
 	if q.attr.QID != 0 && c.shuttingDown() {
 		return errClosed
@@ -179,10 +177,10 @@ func (c *Controller) queueClosed(q *Queue, err error) error {
 	return c.Err()
 }
 
-// giveUp is queueOwner's.
+// giveUp implements queueOwner.
 func (c *Controller) giveUp(q *Queue, err error) { c.fail(c.lost(err)) }
 
-// expired is queueOwner's.
+// expired implements queueOwner.
 func (c *Controller) expired(q *Queue, cid uint16, again bool) {
 	if again {
 		c.fail(c.lost(fmt.Errorf("%w: queue %d, command %#04x", ErrTimeout, q.attr.QID, cid)))
@@ -192,10 +190,10 @@ func (c *Controller) expired(q *Queue, cid uint16, again bool) {
 	c.abort(q, cid)
 }
 
-// abort is queueOwner's.
+// abort implements queueOwner.
 func (c *Controller) abort(q *Queue, cid uint16) {
 	if c.shuttingDown() {
-		return // it ends with the controller, which is to shut down orderly all the same
+		return // the command ends with the controller, which should still shut down in an orderly way
 	}
 	if !c.live.Load() {
 		c.fail(c.lost(fmt.Errorf("%w: queue %d, command %#04x, with no way to abort it now", ErrTimeout, q.attr.QID, cid)))
@@ -207,8 +205,8 @@ func (c *Controller) abort(q *Queue, cid uint16) {
 // Submit sends requests on I/O queue i, counted from 0: see Queue.Submit.
 func (c *Controller) Submit(i int, rs []*Request) { c.io[i].Submit(rs) }
 
-// command runs one admin command. data is sent or filled, by the direction of the command, by
-// way of memory of the transport.
+// command runs one admin command. data is sent or filled, depending on the direction of the command, by way of the
+// transport's memory.
 func (c *Controller) command(ctx context.Context, cmd *nvme.Command, data []byte) (nvme.Completion, error) {
 	return c.commandOn(ctx, c.admin, cmd, data)
 }
@@ -217,14 +215,13 @@ func (c *Controller) commandOn(ctx context.Context, q *Queue, cmd *nvme.Command,
 	return command(ctx, q, c, q.attr.QID, cmd, data)
 }
 
-// memory is what moves at the least cost.
+// memory allocates memory that transfers at the least cost.
 type memory interface {
 	Alloc(n int) ([]byte, error)
 	Free(b []byte)
 }
 
-// ioQueue stands for the identifier of any I/O queue: commands have other names on the admin
-// queue.
+// ioQueue stands for the identifier of any I/O queue: on the admin queue the opcodes name other commands.
 const ioQueue = 1
 
 func command(ctx context.Context, s sender, m memory, qid uint16, cmd *nvme.Command, data []byte) (nvme.Completion, error) {

@@ -55,8 +55,8 @@ func TestNoEventsWithoutOAES(t *testing.T) {
 	}
 }
 
-// TestEventRequestRefused: a controller that refuses the Asynchronous Event Request command gives no notices, whatever OAES
-// says. It is known as soon as it has refused, it isn't asked again, and everything else goes on.
+// TestEventRequestRefused: a controller that refuses the Asynchronous Event Request command gives no notices,
+// whatever OAES says. That is known as soon as it has refused; it isn't asked again, and everything else goes on.
 func TestEventRequestRefused(t *testing.T) {
 	f := newFakeTarget()
 	f.hook = func(_ *fakeQueue, r *Request, cqe *nvme.Completion) verdict {
@@ -113,8 +113,8 @@ func TestReadLogInPieces(t *testing.T) {
 	}
 }
 
-// TestCancelWhileClosing: who gives up a command while the controller shuts down doesn't keep it from doing so orderly; the
-// command ends with it.
+// TestCancelWhileClosing: a caller that gives up a command during Shutdown doesn't prevent an orderly shutdown; the
+// command ends with the controller.
 func TestCancelWhileClosing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFakeTarget()
@@ -175,8 +175,9 @@ func TestLossOfOneQueueIsLossOfAll(t *testing.T) {
 	}
 }
 
-// TestCloseWithSilentTarget: a controller that is closed and doesn't shut down is left, and nothing is lost of it: what was
-// outstanding ends because it was closed, whatever else ends it meanwhile, and Close alone says what that was.
+// TestCloseWithSilentTarget: a controller that is closed and doesn't shut down is abandoned, and that is no loss:
+// outstanding commands end because it was closed, whatever else ends it in the meantime, and only Close reports
+// what that was.
 func TestCloseWithSilentTarget(t *testing.T) {
 	silent := func(*fakeTarget) {}
 	for _, tc := range []struct {
@@ -221,10 +222,10 @@ func TestCloseWithSilentTarget(t *testing.T) {
 	}
 }
 
-// errReset is how connections of tests break.
+// errReset is the error with which connections of tests break.
 var errReset = errors.New("reset by peer")
 
-// TestCancelWhileClosingTooLong: who gives up a command while the controller shuts down waits no longer than otherwise.
+// TestCancelWhileClosingTooLong: a caller that gives up a command during Shutdown waits no longer than otherwise.
 func TestCancelWhileClosingTooLong(t *testing.T) {
 	for _, admin := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -268,8 +269,8 @@ type countingHandler struct {
 func (h countingHandler) Enabled(_ context.Context, l slog.Level) bool { return l >= slog.LevelInfo }
 func (h countingHandler) Handle(context.Context, slog.Record) error    { h.n.Add(1); return nil }
 
-// TestEventsWithoutEnd: a controller that answers each request for an event at once is asked at a bounded rate, and doesn't
-// fill the host's log. One with a few events at once is answered at once.
+// TestEventsWithoutEnd: a controller that answers every request for an event at once is asked at a bounded rate,
+// and doesn't flood the host's log. A controller with a short burst of events is served at once.
 func TestEventsWithoutEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFakeTarget()
@@ -279,7 +280,7 @@ func TestEventsWithoutEnd(t *testing.T) {
 				cqe.SetDW0(uint32(nvme.EventNamespaceChanged))
 				return answered
 			case nvme.OpGetLogPage:
-				cqe.SetStatus(nvme.StatusInvalidField) // each time something to log
+				cqe.SetStatus(nvme.StatusInvalidField) // something to log each time
 				return answered
 			}
 			return usual
@@ -327,8 +328,8 @@ func TestCloseEndsOutstanding(t *testing.T) {
 	}
 }
 
-// TestSubmitWhileClosing: what is submitted on an I/O queue while the controller shuts down ends at once, as what is
-// submitted later, and isn't sent; nor is what waited for others to end.
+// TestSubmitWhileClosing: requests submitted on an I/O queue during Shutdown end at once and aren't sent, like
+// those submitted later; nor are requests sent that were waiting for others to end.
 func TestSubmitWhileClosing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFakeTarget()
@@ -389,8 +390,8 @@ func TestSubmitWhileClosing(t *testing.T) {
 	})
 }
 
-// TestOvertakenByClose: a command that the shutdown overtook, on the other connection, so that the controller refuses it,
-// ends as one that it left unanswered; one that it answered otherwise is answered.
+// TestOvertakenByClose: a command that the controller refuses because the shutdown, on the other connection,
+// overtook it ends like one that was left unanswered; one that got any other answer has been answered.
 func TestOvertakenByClose(t *testing.T) {
 	for status, want := range map[nvme.Status]error{
 		nvme.StatusCommandSequence | nvme.StatusDNR: ErrClosed, nvme.StatusSuccess: nil, nvme.StatusLBAOutOfRange: nvme.StatusLBAOutOfRange,
@@ -429,8 +430,8 @@ func TestOvertakenByClose(t *testing.T) {
 	}
 }
 
-// TestNeverShutDown: a controller that doesn't shut down is left after as long as it says that it needs (RTD3E), within bounds;
-// the error says which, and what was waited for.
+// TestNeverShutDown: a controller that doesn't shut down is abandoned after the time that it says it needs (RTD3E),
+// within bounds; the error names the controller and what was waited for.
 func TestNeverShutDown(t *testing.T) {
 	for rtd3e, limit := range map[time.Duration]time.Duration{
 		0: shutdownLeast, time.Second: shutdownLeast, 20 * time.Second: 20 * time.Second, time.Hour: shutdownMost,
@@ -460,8 +461,8 @@ func TestNeverShutDown(t *testing.T) {
 	}
 }
 
-// TestShutdownMayCloseQueues: SPDK's target, told to shut down, closes the connections of the I/O
-// queues before it reports that it has. The host asked for that: nothing is lost.
+// TestShutdownMayCloseQueues: SPDK's target, when told to shut down, closes the connections of the I/O queues
+// before it reports that it has. The host asked for that: nothing is lost.
 func TestShutdownMayCloseQueues(t *testing.T) {
 	f := newFakeTarget()
 	f.setHook(func(_ *fakeQueue, r *Request, _ *nvme.Completion) verdict {

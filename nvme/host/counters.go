@@ -6,9 +6,9 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
-// QueueCounters counts what one queue did. They only grow.
+// QueueCounters counts what one queue did. The counters only grow.
 type QueueCounters struct {
-	Submitted atomic.Uint64 // commands given to the transport
+	Submitted atomic.Uint64 // commands passed to the transport
 	Completed atomic.Uint64 // responses
 	Waited    atomic.Uint64 // commands that found the queue full and waited
 	Cut       atomic.Uint64 // commands that ended without a response
@@ -54,7 +54,7 @@ func (c *QueueCounters) completed(r *Request) {
 	}
 }
 
-// Counters counts what a controller did apart from its queues.
+// Counters counts what a controller did, apart from its queues.
 type Counters struct {
 	KeepAlives        atomic.Uint64 // Keep Alive commands answered with success
 	KeepAliveFailures atomic.Uint64 // … with another status

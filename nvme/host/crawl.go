@@ -13,30 +13,31 @@ import (
 )
 
 const (
-	// maxServices bounds how many discovery controllers Crawl asks, however they refer to others.
+	// maxServices bounds how many discovery controllers Crawl asks, whatever they refer to.
 	maxServices = 64
-	// askedAtOnce of them are: silence of one costs the whole of Config.ConnectTimeout.
+	// askedAtOnce is how many of them are asked at once: each that is silent costs the whole of
+	// Config.ConnectTimeout.
 	askedAtOnce = 16
-	// maxUnreached bounds the errors that what they tell makes.
+	// maxUnreached bounds the errors that their entries can cause.
 	maxUnreached = 2 * maxServices
 )
 
 // Found is what Crawl found.
 type Found struct {
-	// Entries are those of NVM subsystems, each once.
+	// Entries are the entries of NVM subsystems, each once.
 	Entries []nvme.DiscoveryEntry
 	// Services are the discovery controllers that answered, the first one first.
 	Services []Config
-	// Unreached says which that were referred to did not, and which entries can't be reached, up to 128 together.
+	// Unreached says which other services did not answer and which entries can't be reached, up to 128 in total.
 	Unreached []error
 }
 
-// Reach makes the configuration by which an entry of a discovery log is reached: its transport,
-// addresses and SubNQN. An error that matches ErrUnsupported leaves the entry out.
+// Reach returns the configuration for connecting to an entry of a discovery log: its transport, addresses and
+// SubNQN. An error that matches ErrUnsupported makes Crawl skip the entry.
 type Reach func(e *nvme.DiscoveryEntry) (Config, error)
 
-// Crawl asks the discovery controller that cfg describes, those that it refers to, and so on.
-// The error is that of the first one; that another can't be reached is no failure.
+// Crawl asks the discovery controller that cfg describes, those that it refers to, and so on. The error is that of
+// the first one; failing to reach another one is not an error.
 func Crawl(ctx context.Context, cfg Config, reach Reach) (*Found, error) {
 	cfg.SubNQN = cmp.Or(cfg.SubNQN, nvme.DiscoveryNQN)
 	f := &Found{}
@@ -60,7 +61,8 @@ func Crawl(ctx context.Context, cfg Config, reach Reach) (*Found, error) {
 	return f, nil
 }
 
-// discoverAll asks some discovery controllers at once. The log of each is nil where there is an error.
+// discoverAll asks several discovery controllers at once. A controller that could not be asked has a nil log and an
+// error.
 func discoverAll(ctx context.Context, asked []Config) ([]*DiscoveryLog, []error) {
 	logs, errs := make([]*DiscoveryLog, len(asked)), make([]error, len(asked))
 	var all sync.WaitGroup
@@ -71,7 +73,7 @@ func discoverAll(ctx context.Context, asked []Config) ([]*DiscoveryLog, []error)
 	return logs, errs
 }
 
-// follow enters what the log of a service has, and returns the services that it refers to and that are to be asked.
+// follow records the log of a service, and returns the services that it refers to and that should be asked.
 func (f *Found) follow(log *DiscoveryLog, by *Config, known map[place]bool, reach Reach) (ask []Config) {
 	for i := range log.Entries {
 		putZone(&log.Entries[i], by.Remote.Addr().Zone())
@@ -92,7 +94,7 @@ func (f *Found) unreached(err error) {
 	}
 }
 
-// take enters an entry that isn't known yet; one that refers to another service is returned.
+// take records an entry that isn't known yet; if the entry refers to another service, take returns that instead.
 func (f *Found) take(e *nvme.DiscoveryEntry, known map[place]bool, reach Reach) (*Config, error) {
 	if e.SUBTYPE != nvme.SubsystemNVM && e.SUBTYPE != nvme.SubsystemReferral {
 		return nil, nil
@@ -117,15 +119,16 @@ func (f *Found) take(e *nvme.DiscoveryEntry, known map[place]bool, reach Reach) 
 	return nil, nil
 }
 
-// putZone has a link-local address of an entry be on the link on which the entry was read, which is zone where that was
-// link-local too. A zone in the entry is what the target calls the link, which says nothing here (RFC 4007, section 6).
+// putZone puts a link-local address of an entry on the link that the entry was read over: zone, if that address was
+// link-local too. A zone in the entry is the target's own name for the link, which means nothing here (RFC 4007,
+// section 6).
 func putZone(e *nvme.DiscoveryEntry, zone string) {
 	if addr, err := netip.ParseAddr(e.Address()); err == nil && zone != "" && addr.IsLinkLocalUnicast() && addr.Is6() {
 		_ = nvme.PutText(e.TRADDR[:], addr.WithZone(zone).String()) // a zone is an interface's name, and short
 	}
 }
 
-// place is what makes two entries of discovery logs the same.
+// place identifies an entry of a discovery log: entries with the same place are the same.
 type place struct {
 	transport nvme.TransportType
 	remote    netip.AddrPort
@@ -134,7 +137,7 @@ type place struct {
 
 func placeOf(c *Config) place { return place{c.Transport.Type(), c.Remote, c.SubNQN} }
 
-// EntryAddr is the address of a discovery log entry of RDMA or TCP over IP.
+// EntryAddr returns the address of a discovery log entry for RDMA or TCP over IP.
 func EntryAddr(e *nvme.DiscoveryEntry) (netip.AddrPort, error) {
 	if e.TRTYPE != nvme.TransportRDMA && e.TRTYPE != nvme.TransportTCP {
 		return netip.AddrPort{}, fmt.Errorf("%w: transport type %d", ErrUnsupported, e.TRTYPE)

@@ -22,8 +22,8 @@ func crawlEntry(subtype nvme.SubsystemType, tt nvme.TransportType, nqn string, p
 	return e
 }
 
-// TestCrawl: three services that refer to each other, in a circle, to themselves and to one that
-// is gone; each is asked once and each subsystem is listed once.
+// TestCrawl: three services that refer to each other in a circle, to themselves and to one that is gone; each is
+// asked once and each subsystem is listed once.
 func TestCrawl(t *testing.T) {
 	nvm := func(nqn string, port int) nvme.DiscoveryEntry {
 		return crawlEntry(nvme.SubsystemNVM, nvme.TransportTCP, nqn, port)
@@ -85,7 +85,7 @@ func TestCrawl(t *testing.T) {
 	}
 }
 
-// TestCrawlLink: link-local addresses are on the link on which they were told, whatever the target calls that.
+// TestCrawlLink: link-local addresses get the link that they were read over, whatever the target calls it.
 func TestCrawlLink(t *testing.T) {
 	at := func(addr string, subtype nvme.SubsystemType) nvme.DiscoveryEntry {
 		e := crawlEntry(subtype, nvme.TransportTCP, testNQN, 10)
@@ -121,7 +121,7 @@ func TestCrawlLink(t *testing.T) {
 	}
 }
 
-// TestCrawlInterrupted: whoever gives up while the last controller is let go gets what it said.
+// TestCrawlInterrupted: a caller that gives up while the last controller is being closed still gets its log.
 func TestCrawlInterrupted(t *testing.T) {
 	f := discoveryTarget(0)
 	f.entries = []nvme.DiscoveryEntry{crawlEntry(nvme.SubsystemNVM, nvme.TransportTCP, testNQN, 10)}
@@ -141,8 +141,8 @@ func TestCrawlInterrupted(t *testing.T) {
 	}
 }
 
-// TestCrawlSilence: many services that don't answer take a few times as long as one, and what is told of them, and of
-// entries that lead nowhere, is bounded.
+// TestCrawlSilence: many services that don't answer take only a few times as long as one, and the errors about
+// them, and about entries that lead nowhere, are bounded.
 func TestCrawlSilence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		first, silent := discoveryTarget(0), discoveryTarget(0)

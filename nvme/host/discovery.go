@@ -10,19 +10,19 @@ import (
 )
 
 const (
-	// discoveryTries is how often a discovery log that keeps changing is read.
+	// discoveryTries is how often to read a discovery log that keeps changing.
 	discoveryTries = 10
 	// maxDiscoveryEntries bounds what a target can make this host read: 16 MiB.
 	maxDiscoveryEntries = 16384
 )
 
-// DiscoveryLog is the log of a discovery controller, read as a whole.
+// DiscoveryLog is the complete log of a discovery controller.
 type DiscoveryLog struct {
 	Generation uint64 // GENCTR
 	Entries    []nvme.DiscoveryEntry
 }
 
-// ErrDiscoveryUnstable is the cause where the log changed each time it was read.
+// ErrDiscoveryUnstable is the cause if the log changed each time it was read.
 var ErrDiscoveryUnstable = errors.New("the discovery log keeps changing")
 
 // Discover connects to the discovery controller that cfg describes, reads its log and closes
@@ -40,8 +40,8 @@ func Discover(ctx context.Context, cfg Config) (*DiscoveryLog, error) {
 	return l, err
 }
 
-// Discovery reads the discovery log. It reads the header again after the entries, and starts
-// anew when GENCTR has changed meanwhile.
+// Discovery reads the discovery log. It reads the header again after the entries, and starts over if GENCTR has
+// changed in the meantime.
 func (c *Controller) Discovery(ctx context.Context) (*DiscoveryLog, error) {
 	for range discoveryTries {
 		h, err := c.discoveryHeader(ctx, true)

@@ -64,8 +64,8 @@ func TestDiscoverChanging(t *testing.T) {
 	}
 }
 
-// TestDiscoverLong: a long log takes no more commands than the controller's largest transfer (MDTS) makes necessary, up to
-// 64 KiB each, and is read anew when it changes between two of them.
+// TestDiscoverLong: a long log takes no more commands than the controller's largest transfer (MDTS) requires, up to
+// 64 KiB each, and is read again if it changes between two of them.
 func TestDiscoverLong(t *testing.T) {
 	const entries = 400
 	for _, tc := range []struct {
@@ -81,7 +81,7 @@ func TestDiscoverLong(t *testing.T) {
 			if r.Cmd.Opcode() != nvme.OpGetLogPage || r.Cmd.LogOffset() == 0 {
 				return usual
 			}
-			if reads++; reads == 3 { // two pieces are of the log as it was
+			if reads++; reads == 3 { // two pieces are of the old log
 				slices.Reverse(f.entries)
 				f.genctr++
 			}

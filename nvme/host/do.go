@@ -8,16 +8,15 @@ import (
 	"time"
 )
 
-// cancelGrace is how long a command whose context has ended may stay outstanding after it was
-// aborted. The memory of a command can be had back earlier only by closing the connection.
+// cancelGrace is how long a command whose context has ended may stay outstanding after it was aborted. Only closing
+// the connection can free the memory of a command earlier.
 const cancelGrace = 5 * time.Second
 
-// Do submits r and waits until it has ended. It uses r.Done. The error is that of Check.
+// Do submits r and waits until it has ended. It overwrites r.Done. The error is that of Check.
 //
-// When ctx ends first, the command is aborted (NVMe Abort), and Do still waits for its end,
-// because until then the transport may use r.Data; the error then wraps that of ctx, unless
-// the command succeeded all the same. A controller that neither answers nor aborts the command
-// within five seconds is given up.
+// If ctx ends first, the command is aborted (NVMe Abort), and Do still waits for it to end, because until then the
+// transport may use r.Data; the error then wraps that of ctx, unless the command succeeded anyway. A controller
+// that neither answers nor aborts the command within five seconds is given up.
 func (q *Queue) Do(ctx context.Context, r *Request) error { return do(ctx, q, r, q.attr.QID) }
 
 // sender is what Do needs of a Queue or a Carrier.
@@ -26,7 +25,7 @@ type sender interface {
 	Cancel(r *Request, last bool)
 }
 
-// do is Queue.Do on any sender; qid is that of the queues it has.
+// do is Queue.Do for any sender; qid is that of the sender's queues.
 func do(ctx context.Context, s sender, r *Request, qid uint16) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("nvme: %s: %w", r.Cmd.Name(qid), err)
@@ -53,19 +52,19 @@ func do(ctx context.Context, s sender, r *Request, qid uint16) error {
 	return nil
 }
 
-// grace is the time between a cancellation and the last means to bring about the end.
+// grace is the time between a cancellation and the last resort, which is to give up the controller.
 type grace struct {
 	timer *time.Timer
 	over  chan struct{}
 }
 
-// startGrace has last called when it is over.
+// startGrace starts the time after which last is called.
 func startGrace(last func()) *grace {
 	over := make(chan struct{})
 	return &grace{time.AfterFunc(cancelGrace, func() { last(); close(over) }), over}
 }
 
-// end returns when last doesn't run, nor will: its requests can be used again.
+// end returns when last isn't running and won't run: its requests can be used again.
 func (g *grace) end() {
 	if !g.timer.Stop() {
 		<-g.over
@@ -77,9 +76,9 @@ var errNotAborted = fmt.Errorf("%w: a cancelled command was neither answered nor
 // errNotSent is the Err of a request that was cancelled before it was sent.
 var errNotSent = errors.New("nvme: the command still waited for a free queue entry")
 
-// Cancel ends r at once if it waits for a free entry, and has it aborted if it is outstanding.
-// One that is still outstanding the last time ends the controller. A request that isn't here,
-// or not any more, is left alone.
+// Cancel ends r at once if it waits for a free entry, and has it aborted if it is outstanding. If last is set and r
+// is still outstanding, the controller is given up. A request that isn't in this queue, or no longer, is left
+// alone.
 func (q *Queue) Cancel(r *Request, last bool) {
 	q.mu.Lock()
 	if q.waiting.remove(r) {
@@ -87,7 +86,7 @@ func (q *Queue) Cancel(r *Request, last bool) {
 		q.cut(r, errNotSent, false)
 		return
 	}
-	// By a search: r.Slot is another queue's as soon as a Carrier sends r elsewhere.
+	// Search for it: r.Slot belongs to another queue as soon as a Carrier sends r elsewhere.
 	i := slices.IndexFunc(q.slots, func(s slot) bool { return s.req == r })
 	if i < 0 {
 		q.mu.Unlock()

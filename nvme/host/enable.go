@@ -8,8 +8,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
-// enable reads the capabilities and sets CC.EN, as the specification's section "Controller
-// initialization" has it.
+// enable reads the capabilities and sets CC.EN, as section "Controller initialization" of the specification says.
 func (c *Controller) enable(ctx context.Context) error {
 	v, err := c.Property(ctx, nvme.PropCAP)
 	if err != nil {
@@ -44,7 +43,7 @@ func (c *Controller) configure(ctx context.Context, cc nvme.CC, reached func(nvm
 	return c.waitCSTS(ctx, c.cap.Timeout()+500*time.Millisecond, reached)
 }
 
-// waitCSTS polls CSTS, ever more slowly, until reached.
+// waitCSTS polls CSTS, at growing intervals, until reached returns true.
 func (c *Controller) waitCSTS(ctx context.Context, limit time.Duration, reached func(nvme.CSTS) bool) error {
 	start := time.Now()
 	for wait := time.Millisecond; ; wait = min(2*wait, 100*time.Millisecond) {
@@ -66,7 +65,7 @@ func (c *Controller) waitCSTS(ctx context.Context, limit time.Duration, reached 
 		select {
 		case <-time.After(wait):
 		case <-ctx.Done():
-		case <-c.done: // which the next Property Get says, unless that was because of ctx
+		case <-c.done: // the next Property Get reports it, unless it was because of ctx
 		}
 		if err := ctx.Err(); err != nil {
 			return fmt.Errorf("CSTS is still %#x: %w", uint32(s), err)
@@ -96,8 +95,8 @@ func (c *Controller) SetProperty(ctx context.Context, p nvme.Property, v uint64)
 	return err
 }
 
-// Ping is the round-trip time of a command that needs no work of the controller (Property Get
-// of VS on the admin queue).
+// Ping measures the round-trip time of a command that needs no work by the controller (Property Get of VS on the
+// admin queue).
 func (c *Controller) Ping(ctx context.Context) (time.Duration, error) {
 	start := time.Now()
 	_, err := c.Property(ctx, nvme.PropVS)

@@ -10,33 +10,32 @@ import (
 )
 
 var (
-	// ErrClosed is the cause where this side closed the controller.
+	// ErrClosed is the cause if this side closed the controller.
 	ErrClosed = errors.New("the controller was closed")
-	// ErrLost is the cause where the connection to the controller ended otherwise.
+	// ErrLost is the cause if the connection to the controller ended in any other way.
 	ErrLost = errors.New("connection lost")
-	// ErrTimeout is the cause where a command wasn't answered, nor aborted, in time.
+	// ErrTimeout is the cause if a command was neither answered nor aborted in time.
 	ErrTimeout = errors.New("command timeout")
-	// ErrKeepAlive is the cause where the controller gave no sign of life for KATO.
+	// ErrKeepAlive is the cause if the controller gave no sign of life for KATO.
 	ErrKeepAlive = errors.New("no sign of life within the keep alive timeout")
-	// ErrFatal is the cause where the controller reports CSTS.CFS.
+	// ErrFatal is the cause if the controller reports CSTS.CFS.
 	ErrFatal = errors.New("the controller reports a fatal error (CSTS.CFS)")
-	// ErrController is the cause where the controller breaks a rule of the specification that
-	// the host depends on.
+	// ErrController is the cause if the controller breaks a rule of the specification that the host depends on.
 	ErrController = errors.New("unusable controller")
-	// ErrUnsupported is the cause where the controller hasn't got a command that is asked for.
+	// ErrUnsupported is the cause if the controller doesn't have a requested command.
 	ErrUnsupported = errors.New("not supported by the controller")
-	// ErrRange is the cause where a range is not of whole blocks or not inside the namespace.
+	// ErrRange is the cause if a range isn't of whole blocks or isn't inside the namespace.
 	ErrRange = errors.New("bad range")
-	// ErrConfig is the cause where a Config can't be used.
+	// ErrConfig is the cause if a Config can't be used.
 	ErrConfig = errors.New("bad configuration")
-	// ErrAuthentication is the cause where host or controller couldn't authenticate itself. The
-	// nvme.AuthExplanation of whoever found it is a cause, too, where there is one.
+	// ErrAuthentication is the cause if the host or the controller could not authenticate itself. The
+	// nvme.AuthExplanation of the side that found out is also a cause, if there is one.
 	ErrAuthentication = errors.New("authentication failed")
-	// ErrSecureChannel is the cause where the controller demands a secure channel after it.
+	// ErrSecureChannel is the cause if the controller demands a secure channel after authentication.
 	ErrSecureChannel = errors.New("the controller demands authentication with a secure channel (TLS), which isn't supported")
 )
 
-// ConnectError is a connection that could not be made.
+// ConnectError says why a connection could not be made.
 type ConnectError struct {
 	Stage     string // "dial", "Connect", "enable", "Identify Controller" …
 	Transport nvme.TransportType
@@ -55,8 +54,8 @@ func (e *ConnectError) Error() string {
 
 func (e *ConnectError) Unwrap() error { return e.Err }
 
-// LostError is the end of a controller or queue that this side did not ask for, and the Err of
-// every request that it cut short. It matches ErrLost and nvme.StatusHostPathError.
+// LostError is the end of a controller or queue that this side did not ask for, and the Err of every request that
+// it cut short. It matches ErrLost and nvme.StatusHostPathError.
 type LostError struct {
 	Peer   netip.AddrPort
 	SubNQN string

@@ -7,28 +7,29 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
-// events handles asynchronous events: one request is always with the controller, unless it has sent
-// more than a sane one does, and a goroutine reads the log pages that events point to and tells the owner.
+// events handles asynchronous events: one request is always outstanding at the controller, unless it has sent more
+// events than a sane one does, and a goroutine reads the log pages that events point to and tells the owner.
 type events struct {
 	req     Request
 	notices nvme.AsyncEventConfig
 	ended   chan struct{}        // closed when the controller refused the request
-	arrived chan nvme.AsyncEvent // with the request's response; it isn't sent again before that was taken
-	due     time.Time            // when the last event would have come at the rate that is allowed
+	arrived chan nvme.AsyncEvent // from responses to req, which isn't sent again before the event was taken
+	due     time.Time            // when the last event would have come at the allowed rate
 }
 
-// A controller doesn't send an event again until its log page was read, which is as fast as it likes: it isn't asked for
-// more than so many at once, and in the long run one in eventGap.
+// A controller doesn't send an event again until its log page was read, but it may do so as soon as that happens.
+// So the host asks for at most eventBurst events in quick succession, and in the long run for one per eventGap.
 const (
 	eventBurst = 32
 	eventGap   = 100 * time.Millisecond
 )
 
-// wantedEvents are the notices that the host does something about.
+// wantedEvents are the notices that the host acts on.
 const wantedEvents = nvme.AENNamespace | nvme.AENFirmware | nvme.AENANA | nvme.AENDiscovery
 
-// Notices are the asynchronous events that the host asked for and that the controller sends: those of OAES that the host
-// does something about, and none where the controller refused to be asked, or the request by which it would send them.
+// Notices returns the asynchronous events that the host asked for and that the controller sends: those in OAES that
+// the host acts on, or none if the controller refused the feature that asks for them or the request that waits for
+// them.
 func (c *Controller) Notices() nvme.AsyncEventConfig {
 	select {
 	case <-c.events.ended:
@@ -38,12 +39,12 @@ func (c *Controller) Notices() nvme.AsyncEventConfig {
 	}
 }
 
-// NoticesEnded is closed when the controller refuses the Asynchronous Event Request command, of which Connect doesn't wait
-// to hear: it is answered with the first event.
+// NoticesEnded is closed when the controller refuses the Asynchronous Event Request command. Connect doesn't wait
+// for that: the command is only answered with the first event.
 func (c *Controller) NoticesEnded() <-chan struct{} { return c.events.ended }
 
-// startEvents asks for the events that the controller has, if any. One that refuses is used without them:
-// what they would have told shows when a command fails, or when somebody looks.
+// startEvents asks for the events that the controller has, if any. A controller that refuses is used without them:
+// what they would have reported shows when a command fails, or when somebody looks.
 func (c *Controller) startEvents(ctx context.Context) error {
 	want := c.identity.OAES & wantedEvents
 	if want == 0 {
@@ -71,7 +72,7 @@ func (c *Controller) awaitEvent() {
 	c.admin.SubmitOne(&c.events.req)
 }
 
-// eventArrived is called in the transport's context.
+// eventArrived is the Done of the request. It is called in the transport's context.
 func (c *Controller) eventArrived(r *Request) {
 	if r.Err != nil {
 		return // the controller is gone
@@ -93,7 +94,7 @@ func (c *Controller) handleEvents() {
 			if wait := c.events.pause(time.Now()); wait > 0 && !c.sleep(wait) {
 				return
 			}
-			c.awaitEvent() // before this one is handled: the next may come meanwhile
+			c.awaitEvent() // before this one is handled, so that the next may come meanwhile
 			c.handle(e)
 		case <-c.done:
 			return
@@ -101,7 +102,7 @@ func (c *Controller) handleEvents() {
 	}
 }
 
-// pause is how long to wait after an event until the next is asked for.
+// pause returns how long to wait after an event before asking for the next one.
 func (e *events) pause(now time.Time) time.Duration {
 	if e.due.Before(now) {
 		e.due = now
@@ -110,7 +111,7 @@ func (e *events) pause(now time.Time) time.Duration {
 	return e.due.Sub(now) - eventBurst*eventGap
 }
 
-// sleep waits for d; it returns false when the controller ended before.
+// sleep waits for d; it returns false if the controller ended first.
 func (c *Controller) sleep(d time.Duration) bool {
 	select {
 	case <-time.After(d):
@@ -120,8 +121,7 @@ func (c *Controller) sleep(d time.Duration) bool {
 	}
 }
 
-// handle reads the page, which lets the controller report the same event again, and tells the
-// owner.
+// handle reads the log page, which lets the controller report the same event again, and tells the owner.
 func (c *Controller) handle(e nvme.AsyncEvent) {
 	ctx, cancel := context.WithTimeout(context.Background(), adminTimeout)
 	defer cancel()
@@ -145,7 +145,7 @@ func (c *Controller) handle(e nvme.AsyncEvent) {
 	}
 }
 
-// changedNamespaces is nil where any may have changed.
+// changedNamespaces returns the changed namespaces, or nil if any may have changed.
 func (c *Controller) changedNamespaces(ctx context.Context) ([]uint32, error) {
 	b := make([]byte, nvme.PageSize)
 	if err := c.ReadLog(ctx, nvme.GetLogPage{LID: nvme.LogChangedNamespaces, NSID: nvme.NSIDAll}, b); err != nil {

@@ -21,9 +21,8 @@ const (
 
 var testRemote = netip.MustParseAddrPort("127.0.0.1:4420")
 
-// fakeTarget is a controller in memory that answers as the specification says, and a
-// transport that leads to it. Tests change its pages before they connect and its hook at any
-// time (under mu).
+// fakeTarget is a controller in memory that answers as the specification says, and a transport that leads to it.
+// Tests change its pages before they connect, and its hook at any time (under mu).
 type fakeTarget struct {
 	mu       sync.Mutex
 	kind     nvme.TransportType
@@ -33,7 +32,7 @@ type fakeTarget struct {
 	cc       nvme.CC
 	csts     nvme.CSTS
 	maxIO    int
-	grants   int // entries of a queue at most; 0: as many as are asked for
+	grants   int // most entries of a queue; 0: as many as are asked for
 	ns       map[uint32]*fakeNamespace
 	queues   []*fakeQueue
 	kato     uint32
@@ -42,7 +41,7 @@ type fakeTarget struct {
 	changed  nvme.NSIDList
 	entries  []nvme.DiscoveryEntry
 	genctr   uint64
-	log      []nvme.Command // every command but I/O
+	log      []nvme.Command // every command except I/O
 	dialErr  error
 
 	// hook sees every command first. verdict: answer it as usual, answer with the completion
@@ -124,15 +123,15 @@ func (t *fakeTarget) setHook(h func(*fakeQueue, *Request, *nvme.Completion) verd
 	t.hook = h
 }
 
-// arrived is the commands so far, I/O commands excepted. Asynchronous Event Request and Keep
-// Alive may add to them at any time.
+// arrived returns the commands received so far, except I/O commands. Asynchronous Event Request and Keep Alive may
+// be added at any time.
 func (t *fakeTarget) arrived() []nvme.Command {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return slices.Clone(t.log)
 }
 
-// commands is how many commands of one name arrived, I/O commands excepted.
+// commands returns how many commands of one name were received, except I/O commands.
 func (t *fakeTarget) commands(name string) (n int) {
 	for _, cmd := range t.arrived() {
 		if cmd.Name(0) == name {
@@ -142,7 +141,7 @@ func (t *fakeTarget) commands(name string) (n int) {
 	return n
 }
 
-// breakAll ends every connection, as a target that dies does.
+// breakAll breaks every connection, as a target that dies does.
 func (t *fakeTarget) breakAll(err error) {
 	t.mu.Lock()
 	queues := t.queues
@@ -152,7 +151,7 @@ func (t *fakeTarget) breakAll(err error) {
 	}
 }
 
-// notify sends an event if a request for one is there.
+// notify sends an event if a request for one is outstanding.
 func (t *fakeTarget) notify(e nvme.AsyncEvent) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -204,7 +203,7 @@ func (q *fakeQueue) Submit(rs []*Request) {
 	q.poke()
 }
 
-// answer gives an answer that was held back.
+// answer sends an answer that was held back.
 func (q *fakeQueue) answer(cqe nvme.Completion) {
 	q.mu.Lock()
 	q.late = append(q.late, cqe)
@@ -240,7 +239,7 @@ func (q *fakeQueue) run() {
 		case <-q.wake:
 		}
 		select {
-		case <-q.stop: // whatever has come meanwhile
+		case <-q.stop: // whatever arrived in the meantime
 			q.mu.Lock()
 			q.dead = true
 			q.mu.Unlock()
@@ -422,7 +421,7 @@ func (t *fakeTarget) readLog(r *Request, cqe *nvme.Completion) {
 		var p nvme.SMARTLog
 		p.SetKelvin(300)
 		page = p.AppendTo(nil)
-	case nvme.LogError: // long, and each dword tells where it is
+	case nvme.LogError: // long, and each dword holds its position
 		for i := range uint32(4096) {
 			page = binary.LittleEndian.AppendUint32(page, i)
 		}
@@ -475,7 +474,7 @@ func (t *fakeTarget) io(r *Request, cqe *nvme.Completion) {
 	}
 }
 
-// connect connects to t and closes at the end of the test.
+// connect connects to t; the end of the test closes the controller.
 func connect(t *testing.T, f *fakeTarget, change ...func(*Config)) *Controller {
 	t.Helper()
 	cfg := f.config()

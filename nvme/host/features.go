@@ -8,8 +8,8 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
-// Feature runs Get Features. data, where the feature has any (nvme.FeatureDataSize), is filled.
-// It returns dword 0 of the completion.
+// Feature runs Get Features. data is filled if the feature has any (nvme.FeatureDataSize). It returns dword 0 of
+// the completion.
 func (c *Controller) Feature(ctx context.Context, f nvme.FID, sel nvme.SEL, nsid, dw11 uint32, data []byte) (uint32, error) {
 	var cmd nvme.Command
 	cmd.SetGetFeatures(f, sel, nsid, dw11)
@@ -25,7 +25,7 @@ func (c *Controller) SetFeature(ctx context.Context, f nvme.FID, nsid, dw11 uint
 	return cqe.DW0(), err
 }
 
-// setTimestamp tells the controller the time, where it wants to know.
+// setTimestamp tells the controller the time, if it wants to know.
 func (c *Controller) setTimestamp(ctx context.Context) error {
 	if c.identity.ONCS&nvme.ONCSTimestamp == 0 {
 		return nil
@@ -33,8 +33,8 @@ func (c *Controller) setTimestamp(ctx context.Context) error {
 	return c.tell(ctx, nvme.FeatTimestamp, nvme.TimestampOf(time.Now()).AppendTo(nil))
 }
 
-// setBehavior tells a controller that has retry delays that this host obeys them (nvme/multipath does): it
-// gives none otherwise.
+// setBehavior tells a controller with retry delays that this host obeys them (nvme/multipath does): otherwise it
+// sends none.
 func (c *Controller) setBehavior(ctx context.Context) error {
 	if c.identity.CRDT1 == 0 {
 		return nil
@@ -52,7 +52,7 @@ func (c *Controller) tell(ctx context.Context, f nvme.FID, data []byte) error {
 	return err
 }
 
-// refused tells a controller's answer that it doesn't from what ends the connection.
+// refused reports whether err is a controller's answer, and not the end of the connection.
 func refused(err error) bool {
 	var status *nvme.StatusError
 	return errors.As(err, &status)

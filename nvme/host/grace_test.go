@@ -11,8 +11,8 @@ import (
 // slowCarrier keeps its requests until the test ends them. Its last Cancel takes time.
 type slowCarrier struct {
 	*Controller
-	under     *Request // the one that is under way
-	cancelled int      // times that a request under way was to end with its controller
+	under     *Request // the outstanding one
+	cancelled int      // how often an outstanding request was cancelled for the last time
 	going     chan struct{}
 }
 
@@ -35,8 +35,8 @@ func (s *slowCarrier) end() {
 	r.Done(r)
 }
 
-// TestGraceEnds: the transfer after one that was cancelled, and that ended just when its controller
-// was to be given up, isn't taken for that one.
+// TestGraceEnds: after a transfer that was cancelled and that ended just when its controller was to be given up,
+// the next transfer isn't mistaken for it.
 func TestGraceEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := openNamespace(t, newFakeTarget(), 1)

@@ -9,16 +9,16 @@ import (
 )
 
 const (
-	// maxTransfer bounds one command where the controller would allow more: nvmet refuses
-	// SGLs above 4 MiB whatever it advertises.
+	// maxTransfer bounds one command even if the controller allows more: nvmet refuses SGLs above 4 MiB whatever it
+	// advertises.
 	maxTransfer = 4 << 20
-	// maxNamespaces bounds what a controller can have the host remember: NN goes up to four billions.
+	// maxNamespaces bounds what a controller can make the host remember: NN goes up to four billion.
 	maxNamespaces = 1 << 16
-	// maxInCapsule bounds what a queue reserves per entry for data in the capsule.
+	// maxInCapsule bounds what a queue reserves per entry for in-capsule data.
 	maxInCapsule = 64 << 10
 )
 
-// identify reads Identify Controller, checks it as Linux does and settles the limits.
+// identify reads Identify Controller, checks it as Linux does and sets the limits.
 func (c *Controller) identify(ctx context.Context) error {
 	page, err := c.IdentifyPage(ctx, nvme.CNSController, 0, nvme.CSINVM)
 	if err != nil {
@@ -34,7 +34,7 @@ func (c *Controller) identify(ctx context.Context) error {
 	if c.version < nvme.Version1_2_1 || c.discovery() {
 		return nil
 	}
-	// Older controllers haven't got this page; then no limit is known.
+	// Older controllers don't have this page; then no limit is known.
 	page, err = c.IdentifyPage(ctx, nvme.CNSCommandSetController, 0, nvme.CSINVM)
 	var status *nvme.StatusError
 	if errors.As(err, &status) {
@@ -46,7 +46,7 @@ func (c *Controller) identify(ctx context.Context) error {
 	return c.nvm.Parse(page)
 }
 
-// checkIdentity refuses a controller that the host can't use. The errors name the field.
+// checkIdentity rejects a controller that the host can't use. The errors name the field.
 func (c *Controller) checkIdentity() error {
 	id := &c.identity
 	bad := func(format string, args ...any) error {
@@ -58,11 +58,10 @@ func (c *Controller) checkIdentity() error {
 	case id.KAS == 0 && c.cfg.KATO > 0 && !c.discovery():
 		return bad("KAS is 0: it has no keep alive, which Fabrics demands")
 	}
-	// The rest describes I/O queues: a discovery controller has none, and leaves it zero.
 	if err := c.checkSGLS(bad); err != nil || c.discovery() {
 		return err
 	}
-	// The rest is about I/O queues; a discovery controller leaves it zero.
+	// The rest is about I/O queues: a discovery controller has none, and leaves it zero.
 	switch {
 	case id.SQES&0xf > 6 || id.SQES>>4 < 6:
 		return bad("SQES is %#02x: entries of 64 bytes are not possible", id.SQES)
@@ -78,7 +77,7 @@ func (c *Controller) checkIdentity() error {
 	return nil
 }
 
-// checkSGLS makes sure that the controller takes the descriptors that the transport sends.
+// checkSGLS makes sure that the controller supports the descriptors that the transport sends.
 func (c *Controller) checkSGLS(bad func(string, ...any) error) error {
 	sgls := c.identity.SGLS
 	switch c.cfg.Transport.Type() {
@@ -108,7 +107,7 @@ func (c *Controller) settleLimits() {
 		l.MaxTransfer = min(l.MaxTransfer, n)
 	}
 	l.InCapsule = min(id.InCapsule(), maxInCapsule)
-	// RDMA may send data in the capsule only where the offset form is supported.
+	// RDMA may send data in the capsule only if the offset form is supported.
 	if c.cfg.Transport.Type() == nvme.TransportRDMA && id.SGLS&nvme.SGLSInCapsuleOffs == 0 {
 		l.InCapsule = 0
 	}
@@ -119,7 +118,7 @@ func (c *Controller) IdentifyPage(ctx context.Context, cns nvme.CNS, nsid uint32
 	var cmd nvme.Command
 	var of uint16
 	if cns == nvme.CNSCommandSets {
-		of = nvme.CNTLIDDynamic // the controller that is asked
+		of = nvme.CNTLIDDynamic // the controller that executes the command
 	}
 	cmd.SetIdentify(cns, nsid, of, csi)
 	page := make([]byte, nvme.PageSize)
@@ -129,18 +128,20 @@ func (c *Controller) IdentifyPage(ctx context.Context, cns nvme.CNS, nsid uint32
 	return page, nil
 }
 
-// ActiveNamespaces is the NSIDs of the active namespaces, those attached to the controller, ascending.
+// ActiveNamespaces returns the NSIDs of the active namespaces, which are those attached to the controller, in
+// ascending order.
 func (c *Controller) ActiveNamespaces(ctx context.Context) ([]uint32, error) {
 	return c.namespaceList(ctx, nvme.CNSActiveNSIDs)
 }
 
-// AllocatedNamespaces is the NSIDs of all namespaces of the subsystem, ascending. It takes a controller with Namespace
-// Management.
+// AllocatedNamespaces returns the NSIDs of all namespaces of the subsystem, in ascending order. It needs a
+// controller with Namespace Management.
 func (c *Controller) AllocatedNamespaces(ctx context.Context) ([]uint32, error) {
 	return c.namespaceList(ctx, nvme.CNSAllocatedNSIDs)
 }
 
-// hasNamespaces is an error of a discovery controller, which refuses what it would be asked of them as an invalid field.
+// hasNamespaces returns an error for a discovery controller, which would answer questions about namespaces with
+// Invalid Field.
 func (c *Controller) hasNamespaces() error {
 	if c.discovery() {
 		return fmt.Errorf("nvme: namespaces: %w: subsystem %s is for discovery, and has none", ErrUnsupported, c.cfg.SubNQN)
@@ -172,7 +173,7 @@ func (c *Controller) namespaceList(ctx context.Context, cns nvme.CNS) ([]uint32,
 		if len(all) > maxNamespaces {
 			return nil, fmt.Errorf("nvme: %w: more than %d namespaces", ErrController, maxNamespaces)
 		}
-		// A list that isn't full is the last. NSIDs end before the broadcast value.
+		// A list that isn't full is the last one. NSIDs end before the broadcast value.
 		if len(l) < nvme.MaxNSIDList || after >= nvme.NSIDAll-1 {
 			return all, nil
 		}

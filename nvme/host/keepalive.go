@@ -8,10 +8,10 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
-// keepAlive proves to each side that the other lives. It counts in quarters of KATO: a
-// connection on which nothing arrived in three whole quarters, with a Keep Alive unanswered for
-// two, has been silent for less than KATO and is given up, so that the loss is known within
-// KATO. Counting intervals, not time, spares a connection whose host itself was suspended.
+// keepAlive proves to each side that the other is alive. It counts in quarters of KATO: a connection on which
+// nothing arrived in three whole quarters, with a Keep Alive unanswered for two, has been silent for less than KATO
+// and is given up, so that the loss is known within KATO. Counting intervals rather than time spares a connection
+// whose own host was suspended.
 type keepAlive struct {
 	req         Request
 	outstanding atomic.Bool
@@ -68,8 +68,8 @@ func (k *keepAlive) quarter(c *Controller) bool {
 	if k.outstanding.Load() {
 		return k.silent < silentLimit || k.since < sentLimit
 	}
-	// With traffic based keep alive any command that arrives restarts the controller's timer. A
-	// completion alone doesn't tell when its command did.
+	// With traffic based keep alive, any command that arrives restarts the controller's timer. A completion alone
+	// doesn't say when its command arrived.
 	traffic := c.identity.CTRATT&nvme.CTRATTTBKAS != 0 && !idle
 	if (k.since < sentLimit || traffic) && k.silent == 0 {
 		return true
@@ -92,7 +92,7 @@ func (k *keepAlive) quarter(c *Controller) bool {
 	return true
 }
 
-// traffic is the number of commands on all queues, and of responses.
+// traffic returns the number of commands sent on all queues, and of responses.
 func (c *Controller) traffic() (sent, seen uint64) {
 	c.mu.Lock()
 	queues := c.queues

@@ -79,7 +79,7 @@ func TestTrafficBasedKeepAlive(t *testing.T) {
 	})
 }
 
-// TestKeepAliveByCommand: without TBKAS, only Keep Alive restarts the controller's timer, whatever else it is sent.
+// TestKeepAliveByCommand: without TBKAS only Keep Alive restarts the controller's timer, whatever else is sent.
 func TestKeepAliveByCommand(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFakeTarget()
@@ -97,8 +97,8 @@ func TestKeepAliveByCommand(t *testing.T) {
 	})
 }
 
-// TestKeepAliveForLateAnswers: what restarts the controller's timer is a command that arrives. Answers to
-// those that it has had for long say nothing of that, however many come.
+// TestKeepAliveForLateAnswers: what restarts the controller's timer is a command that arrives. Answers to commands
+// that it received long ago don't show that, however many come.
 func TestKeepAliveForLateAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFakeTarget()

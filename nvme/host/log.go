@@ -9,11 +9,11 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
-// maxLogPiece bounds how much of a log page one command reads where the controller would allow more (MDTS).
+// maxLogPiece bounds how much of a log page one command reads, even if the controller allows more (MDTS).
 const maxLogPiece = 64 << 10
 
-// logPiece is how much of a log page one command reads, and whether others can read what follows (LPA bit 2, which
-// every discovery controller has, whatever it says).
+// logPiece returns how much of a log page one command reads, and whether further commands can read the rest (LPA
+// bit 2, which every discovery controller supports, whatever it reports).
 func (c *Controller) logPiece() (n int, more bool) {
 	if more = c.identity.LPA&nvme.LPAExtendedData != 0 || c.discovery(); more {
 		return min(c.limits.MaxTransfer, maxLogPiece), true
@@ -21,9 +21,9 @@ func (c *Controller) logPiece() (n int, more bool) {
 	return c.limits.MaxTransfer, false
 }
 
-// ReadLog fills b with the log page that p names, from p.Offset; p.Length is not used. A long page
-// is read in pieces where the controller can, else by one command. The asynchronous event that
-// belongs to the page is retained until the last piece, and then too where p.RAE is set.
+// ReadLog fills b with the log page that p names, starting at p.Offset; p.Length is ignored. A long page is read in
+// pieces if the controller supports that, otherwise by one command. The asynchronous event of the page is retained
+// until the last piece is read, and beyond that if p.RAE is set.
 func (c *Controller) ReadLog(ctx context.Context, p nvme.GetLogPage, b []byte) error {
 	if len(b)%4 != 0 || p.Offset%4 != 0 {
 		return fmt.Errorf("nvme: %s: %w: offset %d and length %d must be multiples of 4", p.LID, ErrRange, p.Offset, len(b))
@@ -61,7 +61,7 @@ func (c *Controller) SMART(ctx context.Context) (*nvme.SMARTLog, error) {
 	return p, nil
 }
 
-// ErrorLog reads the entries of the Error Information log, the newest first.
+// ErrorLog reads the entries of the Error Information log, newest first.
 func (c *Controller) ErrorLog(ctx context.Context) ([]nvme.ErrorEntry, error) {
 	b := make([]byte, (int(c.identity.ELPE)+1)*nvme.ErrorEntrySize)
 	if err := c.ReadLog(ctx, nvme.GetLogPage{LID: nvme.LogError, NSID: nvme.NSIDAll, RAE: true}, b); err != nil {
@@ -80,11 +80,11 @@ func (c *Controller) ErrorLog(ctx context.Context) ([]nvme.ErrorEntry, error) {
 	return all, nil
 }
 
-// maxPersistent bounds what a controller can have the host remember of its Persistent Event log.
+// maxPersistent bounds how much of its Persistent Event log a controller can make the host remember.
 const maxPersistent = 64 << 20
 
-// PersistentEvents reads the Persistent Event log, the newest event first. It takes the controller's reporting context,
-// and gives it back.
+// PersistentEvents reads the Persistent Event log, newest event first. It establishes the controller's reporting
+// context, and releases it.
 func (c *Controller) PersistentEvents(ctx context.Context) (*nvme.PersistentLogHeader, []nvme.PersistentEvent, error) {
 	if c.identity.LPA&nvme.LPAPersistent == 0 {
 		return nil, nil, fmt.Errorf("nvme: %s: %w (LPA bit 4)", nvme.LogPersistent, ErrUnsupported)
@@ -92,7 +92,7 @@ func (c *Controller) PersistentEvents(ctx context.Context) (*nvme.PersistentLogH
 	read := func(a nvme.PersistentAction, from uint64, b []byte) error {
 		return c.ReadLog(ctx, nvme.GetLogPage{LID: nvme.LogPersistent, NSID: nvme.NSIDAll, LSP: uint8(a), RAE: true, Offset: from}, b)
 	}
-	// A context that is there already keeps others from making one, and shows an old log.
+	// An existing context prevents establishing another, and shows an old log.
 	b := make([]byte, nvme.PersistentHeaderSize)
 	if err := read(nvme.PersistentRelease, 0, b); err != nil {
 		return nil, nil, err
@@ -117,7 +117,8 @@ func (c *Controller) PersistentEvents(ctx context.Context) (*nvme.PersistentLogH
 	return h, events, nil
 }
 
-// restOfPersistent reads what follows the header of a Persistent Event log, which head has.
+// restOfPersistent reads what follows the header of a Persistent Event log. head is that header, which it parses
+// into h.
 func restOfPersistent(h *nvme.PersistentLogHeader, head []byte, read func(a nvme.PersistentAction, from uint64, b []byte) error) ([]byte, error) {
 	if err := h.Parse(head); err != nil {
 		return nil, err
@@ -130,15 +131,15 @@ func restOfPersistent(h *nvme.PersistentLogHeader, head []byte, read func(a nvme
 }
 
 const (
-	anaTries       = 10 // how often an ANA log that keeps changing is read
-	anaChangeCount = 8  // bytes, with which it begins
+	anaTries       = 10 // how often to read an ANA log that keeps changing
+	anaChangeCount = 8  // length of the change count at its beginning, in bytes
 )
 
-// ErrANAUnstable is the cause where the ANA log changed each time it was read.
+// ErrANAUnstable is the cause if the ANA log changed each time it was read.
 var ErrANAUnstable = errors.New("the ANA log keeps changing")
 
-// ANA reads the Asymmetric Namespace Access log. It retains the event. A log of several pieces is read anew where its
-// change count says that it changed meanwhile.
+// ANA reads the Asymmetric Namespace Access log. It retains the event. A log that is read in several pieces is read
+// again if its change count shows that it changed in the meantime.
 func (c *Controller) ANA(ctx context.Context) (*nvme.ANALog, error) {
 	id := &c.identity
 	if id.CMIC&nvme.CMICANA == 0 {
@@ -164,8 +165,9 @@ func (c *Controller) ANA(ctx context.Context) (*nvme.ANALog, error) {
 	return p, nil
 }
 
-// readANA reads the ANA log, of most bytes at most, until all of it has the change count that it begins with. All of the
-// first piece is read again for that, since Linux's target refuses what is shorter than its log.
+// readANA reads the ANA log, which has at most most bytes, until all of it belongs to the change count at its
+// beginning. To check that, it reads the whole first piece again, since Linux's target refuses reads that are
+// shorter than its log.
 func (c *Controller) readANA(ctx context.Context, most int) ([]byte, error) {
 	b := make([]byte, most)
 	piece, _ := c.logPiece()
@@ -185,8 +187,8 @@ func (c *Controller) readANA(ctx context.Context, most int) ([]byte, error) {
 	return nil, fmt.Errorf("nvme: %s: %w: its change count changed %d times", nvme.LogANA, ErrANAUnstable, anaTries)
 }
 
-// readANAOnce reads the ANA log into b in pieces, of which it needs n bytes: an offset beyond the end of the log, which is
-// seldom as long as it may be, is an error.
+// readANAOnce reads the ANA log into b in pieces, and only as far as the log goes: it is seldom as long as it may
+// be, and an offset beyond its end is an error. It returns the number of bytes read.
 func (c *Controller) readANAOnce(ctx context.Context, b []byte) (n int, err error) {
 	piece, _ := c.logPiece()
 	for n < len(b) && nvme.ANALogLength(b[:n]) > uint64(n) {
@@ -199,7 +201,7 @@ func (c *Controller) readANAOnce(ctx context.Context, b []byte) (n int, err erro
 	return n, nil
 }
 
-// anaPage is the ANA log from an offset.
+// anaPage selects the ANA log from an offset.
 func anaPage(from int) nvme.GetLogPage {
 	return nvme.GetLogPage{LID: nvme.LogANA, RAE: true, Offset: uint64(from)}
 }

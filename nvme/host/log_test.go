@@ -7,7 +7,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
-// answerLog has a fake target answer one log page, of which it remembers the log specific parameters.
+// answerLog makes a fake target answer one log page, and records the log specific parameters of the requests.
 func answerLog(f *fakeTarget, lid nvme.LID, page []byte) (asked *[]uint8) {
 	asked = new([]uint8)
 	f.mu.Lock()
@@ -24,7 +24,7 @@ func answerLog(f *fakeTarget, lid nvme.LID, page []byte) (asked *[]uint8) {
 	return asked
 }
 
-// TestErrorLog: the entries that there are, the newest first, out of ELPE + 1.
+// TestErrorLog: the existing entries, newest first, out of ELPE + 1.
 func TestErrorLog(t *testing.T) {
 	f := newFakeTarget()
 	f.identity.ELPE = 127
@@ -41,8 +41,8 @@ func TestErrorLog(t *testing.T) {
 	}
 }
 
-// TestPersistentEventLog: the log is read as a whole, in a reporting context that is given back; one that is damaged is
-// refused.
+// TestPersistentEventLog: the log is read as a whole, in a reporting context that is released; a damaged log is
+// rejected.
 func TestPersistentEventLog(t *testing.T) {
 	f := newFakeTarget()
 	c := connect(t, f)
@@ -93,8 +93,8 @@ func TestPersistentEventLog(t *testing.T) {
 	}
 }
 
-// TestANAChanging: a log that changes between the commands that read it is read anew; what was read before and after the
-// change makes no log.
+// TestANAChanging: a log that changes between the commands that read it is read again; pieces from before and after
+// the change are not combined.
 func TestANAChanging(t *testing.T) {
 	f := newFakeTarget()
 	f.identity.CMIC, f.identity.NANAGRPID, f.identity.MNAN, f.identity.NN = nvme.CMICANA, 2, 4000, 4000
@@ -120,7 +120,7 @@ func TestANAChanging(t *testing.T) {
 			t.Errorf("a read of %d bytes, which Linux's target refuses, since the log has more", len(r.Data))
 		}
 		if r.Cmd.LogOffset() != 0 && (changes < 2 || always) {
-			changes++ // 500 namespaces go to the other group
+			changes++ // 500 namespaces move to the other group
 		}
 		page := log(1500 - 500*(changes%3))
 		clear(r.Data[copy(r.Data, page[min(int(r.Cmd.LogOffset()), len(page)):]):])
@@ -136,8 +136,8 @@ func TestANAChanging(t *testing.T) {
 	}
 }
 
-// TestANALogEnd: a controller that may have more namespaces than it has is asked for nothing beyond the end of its log, which
-// it answers with Invalid Field (NVMe base 2.1, Get Log Page, LPOL).
+// TestANALogEnd: if a controller may have more namespaces than it has, nothing is read beyond the end of its log,
+// which it would answer with Invalid Field (NVMe base 2.1, Get Log Page, LPOL).
 func TestANALogEnd(t *testing.T) {
 	const most = 1 << 17 // namespaces: half a MiB of NSIDs
 	f := newFakeTarget()

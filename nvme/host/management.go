@@ -7,8 +7,8 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
-// CreateNamespace creates a namespace as spec says, and returns its NSID (Namespace Management). It is attached to no
-// controller, this one included: see AttachNamespace.
+// CreateNamespace creates a namespace as spec says, and returns its NSID (Namespace Management). The namespace
+// isn't attached to any controller, including this one: see AttachNamespace.
 func (c *Controller) CreateNamespace(ctx context.Context, spec *nvme.NamespaceSpec) (nsid uint32, err error) {
 	var cmd nvme.Command
 	cmd.SetNSCreate(nvme.CSINVM)
@@ -19,7 +19,7 @@ func (c *Controller) CreateNamespace(ctx context.Context, spec *nvme.NamespaceSp
 	return cqe.DW0(), err
 }
 
-// DeleteNamespace deletes a namespace, or with nvme.NSIDAll all.
+// DeleteNamespace deletes a namespace, or all of them if nsid is nvme.NSIDAll.
 func (c *Controller) DeleteNamespace(ctx context.Context, nsid uint32) error {
 	var cmd nvme.Command
 	cmd.SetNSDelete(nsid)
@@ -30,14 +30,14 @@ func (c *Controller) DeleteNamespace(ctx context.Context, nsid uint32) error {
 	return err
 }
 
-// AttachNamespace attaches a namespace to controllers of the subsystem, or to this one where none is named, so that it is
-// active there (Namespace Attachment). How long that holds where a target makes controllers for connections, the target
-// decides: ours holds it for the host.
+// AttachNamespace attaches a namespace to controllers of the subsystem, or to this one if none is named, so that it
+// is active there (Namespace Attachment). If a target creates a controller per connection, it decides how long the
+// attachment lasts: ours keeps it for the host.
 func (c *Controller) AttachNamespace(ctx context.Context, nsid uint32, cntlids ...uint16) error {
 	return c.attachment(ctx, nsid, nvme.NSAttach, cntlids)
 }
 
-// DetachNamespace takes that back.
+// DetachNamespace undoes AttachNamespace.
 func (c *Controller) DetachNamespace(ctx context.Context, nsid uint32, cntlids ...uint16) error {
 	return c.attachment(ctx, nsid, nvme.NSDetach, cntlids)
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
-// TestManagementUnsupported: a controller that hasn't got a command isn't asked for it.
+// TestManagementUnsupported: a command that the controller doesn't support isn't sent.
 func TestManagementUnsupported(t *testing.T) {
 	f := newFakeTarget()
 	f.identity.OACS &^= nvme.OACSNSManagement
@@ -32,7 +32,7 @@ func TestManagementUnsupported(t *testing.T) {
 	}
 }
 
-// TestTooManyControllers: a list of controllers that one page doesn't hold isn't cut.
+// TestTooManyControllers: a list of controllers that doesn't fit in one page isn't truncated.
 func TestTooManyControllers(t *testing.T) {
 	f := newFakeTarget()
 	f.identity.OACS |= nvme.OACSNSManagement

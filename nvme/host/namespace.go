@@ -9,35 +9,35 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
-// Namespace is one active namespace of a controller, as it was when it was opened. All methods
-// may be called from any goroutine. Ranges are in bytes, and must be whole blocks inside the
-// namespace: the error of others matches ErrRange.
+// Namespace is one active namespace of a controller, as it was when it was opened. All methods may be called from
+// any goroutine. Ranges are in bytes, and must consist of whole blocks inside the namespace; otherwise the error
+// matches ErrRange.
 type Namespace struct {
 	ID          uint32
 	Identity    nvme.IdentifyNamespace
-	Descriptors nvme.NSDescriptors // identifiers; zero where the controller gives none
+	Descriptors nvme.NSDescriptors // identifiers; zero if the controller gives none
 
-	ctrl      *Controller // that it was opened on
+	ctrl      *Controller // the one it was opened on
 	carrier   Carrier     // takes its commands
 	blockSize int
 	blocks    uint64
-	maxBlocks uint32 // that one command with data moves
+	maxBlocks uint32 // that one command with data transfers
 }
 
-// Carrier takes the commands of a Namespace to a controller: by the queues of the one that it
-// was opened on, or by whatever stands in their place (see Namespace.Over).
+// Carrier takes the commands of a Namespace to a controller: through the queues of the controller that the
+// namespace was opened on, or through whatever replaces them (see Namespace.Over).
 type Carrier interface {
 	// SubmitOne sends r, which ends with a call of Done, as with Queue.SubmitOne.
 	SubmitOne(r *Request)
-	// Cancel brings about the end of r as Queue.Cancel does.
+	// Cancel makes r end, as Queue.Cancel does.
 	Cancel(r *Request, last bool)
-	// Alloc gives memory that moves at the least cost, and Free takes it back.
+	// Alloc returns memory that transfers at the least cost, and Free releases it.
 	Alloc(n int) ([]byte, error)
 	Free(b []byte)
 }
 
-// Over gives a namespace with the same properties whose commands c takes. What one command
-// moves, most bytes at most, and what the controller supports, stay those of n's controller.
+// Over returns a namespace with the same properties whose commands c carries. A command transfers at most most
+// bytes, and no more than n's controller allows; what is supported is also still that of n's controller.
 func (n *Namespace) Over(c Carrier, most int) *Namespace {
 	over := *n
 	over.carrier = c
@@ -45,25 +45,25 @@ func (n *Namespace) Over(c Carrier, most int) *Namespace {
 	return &over
 }
 
-// inTurns is the Carrier of one controller: its I/O queues in turn.
+// inTurns is the Carrier of a single controller: it uses the I/O queues in turn.
 type inTurns struct {
 	*Controller
 	next atomic.Uint32
 }
 
-// SubmitOne is Carrier's.
+// SubmitOne implements Carrier.
 func (t *inTurns) SubmitOne(r *Request) {
 	t.io[int(t.next.Add(1)-1)%len(t.io)].SubmitOne(r)
 }
 
-// Cancel is Carrier's.
+// Cancel implements Carrier.
 func (t *inTurns) Cancel(r *Request, last bool) {
 	for _, q := range t.io {
 		q.Cancel(r, last)
 	}
 }
 
-// Namespace opens the namespace nsid: Identify Namespace and its identifiers.
+// Namespace opens the namespace nsid: it reads Identify Namespace and the namespace's identifiers.
 func (c *Controller) Namespace(ctx context.Context, nsid uint32) (*Namespace, error) {
 	if nsid == nvme.NSIDNone || nsid == nvme.NSIDAll {
 		return nil, fmt.Errorf("nvme: namespace %d: %w", nsid, nvme.StatusInvalidNamespace)
@@ -91,8 +91,9 @@ func (c *Controller) Namespace(ctx context.Context, nsid uint32) (*Namespace, er
 	return n, nil
 }
 
-// Namespaces opens every active namespace, in the order of their NSIDs. One that went away meanwhile is left out. So is
-// one that can't be used, and the error says why, beside those that can; they are nil where nothing is known of them.
+// Namespaces opens every active namespace, in the order of their NSIDs. A namespace that disappeared in the
+// meantime is left out. So is one that can't be used: then the error says why, and the usable ones are still
+// returned. The result is nil if nothing is known of the namespaces.
 func (c *Controller) Namespaces(ctx context.Context) ([]*Namespace, error) {
 	ids, err := c.ActiveNamespaces(ctx)
 	if err != nil {
@@ -126,7 +127,7 @@ func (n *Namespace) readDescriptors(ctx context.Context) error {
 	return n.Descriptors.Parse(page)
 }
 
-// settle checks the geometry and takes the limits from it.
+// settle checks the geometry and derives the limits from it.
 func (n *Namespace) settle() error {
 	bad := func(format string, args ...any) error {
 		return fmt.Errorf("nvme: namespace %d: %w: %s", n.ID, ErrController, fmt.Sprintf(format, args...))
@@ -156,8 +157,7 @@ func (n *Namespace) usable() error {
 	return nil
 }
 
-// Controller is the controller that the namespace was opened on, also where another Carrier
-// takes its commands.
+// Controller returns the controller that the namespace was opened on, even if another Carrier takes its commands.
 func (n *Namespace) Controller() *Controller { return n.ctrl }
 
 // BlockSize is the size of a logical block in bytes.
@@ -169,11 +169,10 @@ func (n *Namespace) Blocks() uint64 { return n.blocks }
 // Size is the size of the namespace in bytes.
 func (n *Namespace) Size() int64 { return int64(n.blocks) * int64(n.blockSize) }
 
-// MaxTransfer is the most bytes that one Read or Write moves.
+// MaxTransfer is the most bytes that one Read or Write transfers.
 func (n *Namespace) MaxTransfer() int { return int(n.maxBlocks) * n.blockSize }
 
-// check makes sure that there are I/O queues, and that a range is of whole blocks and inside
-// the namespace.
+// check makes sure that there are I/O queues, and that a range consists of whole blocks inside the namespace.
 func (n *Namespace) check(off, length int64) error {
 	if err := n.usable(); err != nil {
 		return err

@@ -9,9 +9,9 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
-// ReadAt reads len(p) bytes at off. Long ranges are split into commands of MaxTransfer bytes,
-// several of which are under way at once, on all queues in turn. It returns how many bytes
-// from the start of p are good. Memory of Controller.Alloc costs least.
+// ReadAt reads len(p) bytes at off. Long ranges are split into commands of MaxTransfer bytes, several of which are
+// outstanding at once, on all queues in turn. It returns how many bytes from the start of p are valid. Memory from
+// Controller.Alloc costs least.
 func (n *Namespace) ReadAt(ctx context.Context, p []byte, off int64) (int, error) {
 	return n.transfer(ctx, nvme.OpRead, p, off, 0)
 }
@@ -21,13 +21,13 @@ func (n *Namespace) WriteAt(ctx context.Context, p []byte, off int64) (int, erro
 	return n.transfer(ctx, nvme.OpWrite, p, off, 0)
 }
 
-// WriteAtFUA is WriteAt, and each part is durable when it returns (Force Unit Access).
+// WriteAtFUA is WriteAt, except that all of the data is durable when it returns (Force Unit Access).
 func (n *Namespace) WriteAtFUA(ctx context.Context, p []byte, off int64) (int, error) {
 	return n.transfer(ctx, nvme.OpWrite, p, off, nvme.ControlFUA)
 }
 
-// Compare compares p with what is stored at off. A difference is an error that matches
-// nvme.StatusCompareFailure; the number tells how many bytes are known to be equal.
+// Compare compares p with what is stored at off. A difference is an error that matches nvme.StatusCompareFailure;
+// the number is how many bytes are known to be equal.
 func (n *Namespace) Compare(ctx context.Context, p []byte, off int64) (int, error) {
 	if err := n.supports(nvme.ONCSCompare, nvme.OpCompare); err != nil {
 		return 0, err
@@ -35,15 +35,15 @@ func (n *Namespace) Compare(ctx context.Context, p []byte, off int64) (int, erro
 	return n.transfer(ctx, nvme.OpCompare, p, off, 0)
 }
 
-// Flush makes durable all that was written before.
+// Flush makes everything durable that was written before.
 func (n *Namespace) Flush(ctx context.Context) error {
 	var cmd nvme.Command
 	cmd.SetFlush(n.ID)
 	return n.command(ctx, &cmd, nil)
 }
 
-// WriteZeroes makes length bytes at off read as zero, without sending them. Where deallocate is
-// set the controller may give their storage back.
+// WriteZeroes makes length bytes at off read as zero, without sending them. If deallocate is set, the controller
+// may release their storage.
 func (n *Namespace) WriteZeroes(ctx context.Context, off, length int64, deallocate bool) error {
 	if err := n.supports(nvme.ONCSWriteZeroes, nvme.OpWriteZeroes); err != nil {
 		return err
@@ -63,8 +63,8 @@ func (n *Namespace) Verify(ctx context.Context, off, length int64) error {
 	return n.each(ctx, nvme.OpVerify, off, length, limitBlocks(n.ctrl.nvm.VSL, n.blockSize), 0)
 }
 
-// Discard tells the controller that length bytes at off are not needed any more (Dataset
-// Management, Deallocate). What they read as then is in Identity.DLFEAT.
+// Discard tells the controller that length bytes at off are no longer needed (Dataset Management, Deallocate). What
+// they read as afterwards is in Identity.DLFEAT.
 func (n *Namespace) Discard(ctx context.Context, off, length int64) error {
 	most, err := n.maxDiscard()
 	if err != nil {
@@ -81,7 +81,7 @@ func (n *Namespace) Discard(ctx context.Context, off, length int64) error {
 		part := nvme.DSMRange{Blocks: uint32(now), SLBA: uint64(slba)}
 		if err := n.command(ctx, &cmd, part.AppendTo(nil)); err != nil {
 			var failed *nvme.StatusError
-			if errors.As(err, &failed) { // the command doesn't say
+			if errors.As(err, &failed) { // the command itself doesn't say
 				failed.Blocks = nvme.BlockRange{SLBA: part.SLBA, Blocks: part.Blocks}
 			}
 			return err
@@ -91,8 +91,8 @@ func (n *Namespace) Discard(ctx context.Context, off, length int64) error {
 	return nil
 }
 
-// MaxDiscard is the most bytes that one range of a Dataset Management command discards. The error says that the
-// controller has no such command.
+// MaxDiscard returns the most bytes that one range of a Dataset Management command discards. It fails if the
+// controller doesn't have that command.
 func (n *Namespace) MaxDiscard() (int64, error) {
 	blocks, err := n.maxDiscard()
 	return blocks * int64(n.blockSize), err
@@ -113,7 +113,7 @@ func (n *Namespace) maxDiscard() (int64, error) {
 	return most, nil
 }
 
-// each runs one command without data per part of a range, of at most limit blocks.
+// each runs one command without data for each part of a range, of at most limit blocks.
 func (n *Namespace) each(ctx context.Context, op nvme.Opcode, off, length int64, limit uint32, ctl nvme.IOControl) error {
 	if err := n.check(off, length); err != nil {
 		return err
@@ -131,7 +131,7 @@ func (n *Namespace) each(ctx context.Context, op nvme.Opcode, off, length int64,
 	return nil
 }
 
-// limitBlocks reads a size limit of Identify Controller for the NVM command set: 2^v pages, 0
+// limitBlocks converts a size limit of Identify Controller for the NVM command set to blocks: it is 2^v pages, 0
 // for none.
 func limitBlocks(v uint8, blockSize int) uint32 {
 	if v == 0 || v > 19 {

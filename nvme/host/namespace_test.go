@@ -65,8 +65,8 @@ func TestNamespaceUnusable(t *testing.T) {
 	}
 }
 
-// TestNamespacesUnusable: those that can't be used don't hide the others, and each says why; where the controller is gone
-// there are none.
+// TestNamespacesUnusable: unusable namespaces don't hide the others, and the error says why for each; if the
+// controller is gone there are none.
 func TestNamespacesUnusable(t *testing.T) {
 	f := newFakeTarget()
 	f.addNamespace(2, 9, 16).identity.LBAF[0].MS = 8
@@ -230,7 +230,7 @@ func BenchmarkReadAt(b *testing.B) {
 	}
 }
 
-// TestNamespacesWithoutEnd: a controller that goes on naming namespaces is given up.
+// TestNamespacesWithoutEnd: a controller that lists namespaces without end is given up.
 func TestNamespacesWithoutEnd(t *testing.T) {
 	f := newFakeTarget()
 	c := connect(t, f)
@@ -251,8 +251,8 @@ func TestNamespacesWithoutEnd(t *testing.T) {
 	}
 }
 
-// TestWriteZeroesInPieces: a range that is longer than one command may be is zeroed from its first block to its last,
-// and nothing beside it; storage is given back only where the caller allows it.
+// TestWriteZeroesInPieces: a range that is longer than one command allows is zeroed from its first block to its
+// last, and nothing around it; storage is released only if the caller allows it.
 func TestWriteZeroesInPieces(t *testing.T) {
 	f := newFakeTarget()
 	n := openNamespace(t, f, 1)
@@ -283,7 +283,7 @@ func TestWriteZeroesInPieces(t *testing.T) {
 	}
 }
 
-// TestNamespacesOutOfOrder: a list that doesn't ascend is none, and isn't followed for ever.
+// TestNamespacesOutOfOrder: a list that doesn't ascend is invalid, and isn't followed forever.
 func TestNamespacesOutOfOrder(t *testing.T) {
 	f := newFakeTarget()
 	c := connect(t, f)
@@ -309,8 +309,8 @@ func TestNamespacesOutOfOrder(t *testing.T) {
 	}
 }
 
-// TestDiscardInPieces: a range of Dataset Management is no longer than the controller takes, by range (DMRSL) and
-// by command (DMSL).
+// TestDiscardInPieces: a Dataset Management range is no longer than the controller allows, per range (DMRSL) and
+// per command (DMSL).
 func TestDiscardInPieces(t *testing.T) {
 	for _, c := range []struct {
 		limits nvme.IdentifyControllerNVM
@@ -340,7 +340,7 @@ func TestDiscardInPieces(t *testing.T) {
 	}
 }
 
-// TestNotInONCS: what the controller says that it hasn't got isn't sent.
+// TestNotInONCS: commands that the controller says it doesn't support aren't sent.
 func TestNotInONCS(t *testing.T) {
 	f := newFakeTarget()
 	f.identity.ONCS = 0
@@ -366,13 +366,13 @@ func TestNotInONCS(t *testing.T) {
 	}
 }
 
-// TestFailureSaysWhere: the error of a range of which a part fails names the namespace, the command and the blocks of that
+// TestFailureSaysWhere: if part of a range fails, the error names the namespace, the command and the blocks of that
 // part.
 func TestFailureSaysWhere(t *testing.T) {
 	f := newFakeTarget()
 	n := openNamespace(t, f, 1)
 	n.ctrl.identity.ONCS |= nvme.ONCSVerify
-	n.ctrl.nvm.DMRSL, n.ctrl.nvm.VSL = 16, 1 // as many blocks as MDTS and WZSL make of the others
+	n.ctrl.nvm.DMRSL, n.ctrl.nvm.VSL = 16, 1 // the same number of blocks as MDTS and WZSL allow the other commands
 	f.setHook(func(_ *fakeQueue, r *Request, cqe *nvme.Completion) verdict {
 		var d nvme.DSMRange
 		if r.Cmd.Opcode() == nvme.OpDSM {
@@ -402,7 +402,7 @@ func TestFailureSaysWhere(t *testing.T) {
 	}
 }
 
-// TestPieceFails: a range of which a part fails has failed, and the rest isn't tried.
+// TestPieceFails: if part of a range fails, the whole range has failed, and the rest isn't tried.
 func TestPieceFails(t *testing.T) {
 	f := newFakeTarget()
 	n := openNamespace(t, f, 1)

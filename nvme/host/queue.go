@@ -11,27 +11,26 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
-// Queue is one queue pair: the table of its outstanding commands over a transport's
-// connection. All methods may be called from any goroutine, and from Request.Done.
+// Queue is one queue pair: the table of its outstanding commands on top of a transport's connection. All methods
+// may be called from any goroutine, and from Request.Done.
 type Queue struct {
 	attr  QueueAttr
 	tq    TransportQueue
 	owner queueOwner
-	mask  uint16 // bits of a CID that are the slot
-	genBy uint16 // what the next generation adds to a CID; 0 where no bits are left
+	mask  uint16 // the bits of a CID that hold the slot
+	genBy uint16 // what the next generation adds to a CID; 0 if no bits are left
 
 	counters QueueCounters
-	// submitting counts the calls of TransportQueue.Submit under way. The requests of a
-	// connection that is gone are given back only when there is none: until then the
-	// transport may look at them.
+	// submitting counts the calls of TransportQueue.Submit in progress. The requests of a connection that is gone
+	// are given back only when there is none: until then the transport may access them.
 	submitting atomic.Int32
 	ended      atomic.Bool // Sink.Closed was called
-	drained    atomic.Bool // the requests were given back, or are being
+	drained    atomic.Bool // the requests have been given back, or are being
 	gone       chan struct{}
 
 	mu      sync.Mutex
 	slots   []slot
-	free    []uint16 // slots without a command, the last freed on top
+	free    []uint16 // slots without a command, the last one freed on top
 	waiting list     // requests that found no slot
 	reason  error    // why new requests are refused; nil while the queue is open
 	timer   timeouts
@@ -40,23 +39,23 @@ type Queue struct {
 // slot is one entry of the table of outstanding commands.
 type slot struct {
 	req     *Request // nil: free
-	cid     uint16   // of the command, or of the last one
+	cid     uint16   // of the command, or of the previous one
 	aborted bool     // an Abort was sent for it
-	tick    uint32   // when it was submitted: see timeouts
+	tick    uint32   // when the command was submitted: see timeouts
 }
 
-// queueOwner is what a queue asks of its controller. The calls come in the transport's, a
-// timer's or a caller's context and must not block.
+// queueOwner is what a queue needs of its controller. The calls come in the context of the transport, a timer or a
+// caller, and must not block.
 type queueOwner interface {
-	// expired: the command wasn't answered in time. again is set when it has been told
-	// before and the command is still there.
+	// expired: the command wasn't answered in time. again is set if this was reported before and the command is
+	// still outstanding.
 	expired(q *Queue, cid uint16, again bool)
 	// abort: send an Abort for the command.
 	abort(q *Queue, cid uint16)
 	// giveUp: the connection of q can't be used any more, because of err.
 	giveUp(q *Queue, err error)
-	// queueClosed: the connection of q is gone, err says why. The result is what to tell the
-	// owners of the requests.
+	// queueClosed: the connection of q is gone because of err. The result is the error for the owners of the
+	// requests.
 	queueClosed(q *Queue, err error) error
 }
 
@@ -72,13 +71,13 @@ func newQueue(attr QueueAttr, timeout time.Duration, owner queueOwner) *Queue {
 	return q
 }
 
-// resize sets the number of entries, before the first command. What a CID looks like doesn't
-// change: the transport goes by the size that it was asked for.
+// resize sets the number of entries, before the first command. It doesn't change the layout of a CID: the transport
+// uses the size that it was asked for.
 func (q *Queue) resize(size int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.attr.Size = size
-	depth := size - 1 // a queue with size commands in it couldn't be told from an empty one
+	depth := size - 1 // a queue with size commands couldn't be told from an empty one
 	q.slots = make([]slot, depth)
 	q.free = make([]uint16, depth)
 	for i := range q.slots {
@@ -93,27 +92,27 @@ func (q *Queue) ID() uint16 { return q.attr.QID }
 // Size is the number of entries that the controller agreed to.
 func (q *Queue) Size() int { return q.attr.Size }
 
-// Depth is the number of commands that can be outstanding at once: Size - 1, because a full
-// queue has one entry free. More that are submitted wait their turn.
+// Depth is the number of commands that can be outstanding at once: Size - 1, because a full queue keeps one entry
+// free. Further requests wait their turn.
 func (q *Queue) Depth() int { return len(q.slots) }
 
-// Counters are the queue's counters.
+// Counters returns the queue's counters.
 func (q *Queue) Counters() *QueueCounters { return &q.counters }
 
-// RTT is the transport's estimate of the round trip, 0 where it has none.
+// RTT is the transport's estimate of the round-trip time, or 0 if it has none.
 func (q *Queue) RTT() time.Duration { return time.Duration(q.tq.RTT()) }
 
-// Local is the address that the queue's connection comes from.
+// Local is the local address of the queue's connection.
 func (q *Queue) Local() netip.AddrPort { return q.tq.Local() }
 
-// Outstanding is the number of commands that have been sent and not answered.
+// Outstanding returns the number of commands that have been sent and not answered.
 func (q *Queue) Outstanding() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return len(q.slots) - len(q.free)
 }
 
-// outstanding reports whether a command has not been answered.
+// outstanding reports whether the command has not been answered yet.
 func (q *Queue) outstanding(cid uint16) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -121,12 +120,10 @@ func (q *Queue) outstanding(cid uint16) bool {
 	return s.req != nil && s.cid == cid
 }
 
-// Submit sends the commands of rs, in order and as one batch. It doesn't block and doesn't
-// allocate. Those that find the queue full wait in a list that runs through the requests
-// themselves, and are sent as others end. Each ends with a call of Done, even if the
-// connection is gone: then Err says so, Done may be called before Submit returns, and it must
-// not submit to this queue again.
-// The slice is the caller's again when Submit returns.
+// Submit sends the commands of rs, in order and as one batch. It neither blocks nor allocates. Requests that find
+// the queue full wait in a list linked through the requests themselves, and are sent as others end. Each request
+// ends with a call of Done, even if the connection is gone: then Err says so, Done may be called before Submit
+// returns, and Done must not submit to this queue again. The caller may reuse the slice when Submit returns.
 func (q *Queue) Submit(rs []*Request) {
 	q.mu.Lock()
 	if q.reason != nil {
@@ -165,7 +162,7 @@ func (q *Queue) SubmitOne(r *Request) {
 	q.Submit(r.self[:])
 }
 
-// submitFirst is SubmitOne, but a request that has to wait is the next to be sent.
+// submitFirst is SubmitOne, except that if the request has to wait, it is the next one to be sent.
 func (q *Queue) submitFirst(r *Request) {
 	q.mu.Lock()
 	if q.reason == nil && len(q.free) == 0 {
@@ -175,7 +172,7 @@ func (q *Queue) submitFirst(r *Request) {
 		return
 	}
 	if q.reason == nil {
-		// Whoever waits has just been given the slot that it waited for.
+		// A freed slot goes to a waiting request at once, so if a slot is free, nothing waits.
 		q.assign(r)
 		q.submitting.Add(1)
 		q.mu.Unlock()
@@ -188,8 +185,7 @@ func (q *Queue) submitFirst(r *Request) {
 	q.cut(r, err, false)
 }
 
-// assign gives r a free slot and a CID that none of the recent commands had. Called with mu
-// held.
+// assign gives r a free slot and a CID that no recent command had. Called with mu held.
 func (q *Queue) assign(r *Request) {
 	i := q.free[len(q.free)-1]
 	q.free = q.free[:len(q.free)-1]
@@ -205,7 +201,7 @@ func (q *Queue) assign(r *Request) {
 	r.Cmd.SetCID(s.cid)
 }
 
-// send gives requests that have slots to the transport. submitting has been raised for it.
+// send passes requests that have slots to the transport. The caller has incremented submitting.
 func (q *Queue) send(rs []*Request) {
 	q.counters.Submitted.Add(uint64(len(rs)))
 	q.tq.Submit(rs)
@@ -214,7 +210,7 @@ func (q *Queue) send(rs []*Request) {
 	}
 }
 
-// Completed is Sink's.
+// Completed implements Sink.
 func (q *Queue) Completed(cqe *nvme.Completion) bool {
 	cid := cqe.CID()
 	i := int(cid & q.mask)
@@ -235,7 +231,7 @@ func (q *Queue) Completed(cqe *nvme.Completion) bool {
 	}
 	q.mu.Unlock()
 	if reason != nil && cqe.Status().Code() == nvme.StatusCommandSequence {
-		q.cut(r, reason, false) // it came to a controller that wasn't ready any more, and has executed nothing
+		q.cut(r, reason, false) // the controller was no longer ready when it arrived, and has executed nothing
 		return true
 	}
 	r.CQE = *cqe
@@ -255,7 +251,7 @@ func (q *Queue) release(i uint16) {
 	q.free = append(q.free, i)
 }
 
-// Closed is Sink's: the connection is gone.
+// Closed implements Sink: the connection is gone.
 func (q *Queue) Closed(err error) {
 	reason := q.owner.queueClosed(q, err)
 	q.refuse(reason)
@@ -266,7 +262,7 @@ func (q *Queue) Closed(err error) {
 	}
 }
 
-// refuse makes the queue take no more requests, because of err; the first call counts.
+// refuse makes the queue reject new requests because of err; only the first call has an effect.
 func (q *Queue) refuse(err error) {
 	q.mu.Lock()
 	if q.reason == nil {
@@ -275,8 +271,8 @@ func (q *Queue) refuse(err error) {
 	q.mu.Unlock()
 }
 
-// drain gives all requests back when the connection is gone and no Submit is under way. No
-// new Submit can begin, since the queue refuses requests.
+// drain gives all requests back once the connection is gone and no Submit is in progress. No new Submit can begin,
+// since the queue refuses requests.
 func (q *Queue) drain() {
 	if q.drained.Swap(true) {
 		return
@@ -294,7 +290,8 @@ func (q *Queue) drain() {
 	close(q.gone)
 }
 
-// take removes any request from the table, or the waiting list, which wasn't sent. Called with mu held.
+// take removes and returns a request of the table, or else one of the waiting list, which wasn't sent. Called with
+// mu held.
 func (q *Queue) take() (r *Request, sent bool) {
 	if len(q.free) < len(q.slots) {
 		for i := range q.slots {
@@ -307,7 +304,7 @@ func (q *Queue) take() (r *Request, sent bool) {
 	return q.waiting.pop(), false
 }
 
-// cut ends a request that will have no response, and that the transport was given or wasn't.
+// cut ends a request that will get no response. sent says whether the transport was given it.
 func (q *Queue) cut(r *Request, err error, sent bool) {
 	r.qid = q.attr.QID
 	r.Err, r.sent = err, sent
@@ -320,10 +317,10 @@ func (q *Queue) cut(r *Request, err error, sent bool) {
 	r.end()
 }
 
-// close ends the connection because of err and waits until every request was given back.
-// It must not be called from Done.
+// close ends the connection because of err and waits until every request has been given back. It must not be called
+// from Done.
 func (q *Queue) close(err error) {
 	q.refuse(err)
-	_ = q.tq.Close() // Closed has been told what it would say
+	_ = q.tq.Close() // Closed was given the same error
 	<-q.gone
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
-// manualQueue is a transport's queue whose responses the test gives by hand.
+// manualQueue is a transport queue whose responses the test sends by hand.
 type manualQueue struct {
 	mu   sync.Mutex
 	sent []*Request
@@ -40,7 +40,7 @@ func (m *manualQueue) answer(cid uint16, st nvme.Status) bool {
 	return m.sink.Completed(&cqe)
 }
 
-// loneOwner is a queue's owner without a controller.
+// loneOwner is a queue owner without a controller.
 type loneOwner struct{}
 
 func (loneOwner) expired(*Queue, uint16, bool)          {}
@@ -79,7 +79,7 @@ func TestQueueFull(t *testing.T) {
 		if len(m.sent) != size-1 || q.Outstanding() != size-1 || q.Counters().Waited.Load() != uint64(n-size+1) {
 			t.Fatalf("size %d: %d sent", size, len(m.sent))
 		}
-		// Each response lets the longest waiting one go.
+		// Each response lets the request that has waited longest go.
 		for i := range n {
 			if m.sent[i] != rs[i] {
 				t.Fatalf("size %d: request %d was not sent in its turn", size, i)
@@ -98,8 +98,8 @@ func TestQueueFull(t *testing.T) {
 	}
 }
 
-// TestCIDs runs many commands through few slots, in random order: no CID may be used again
-// while it is outstanding, nor soon after, and FFFFh never.
+// TestCIDs runs many commands through few slots, in random order: no CID may be reused while it is outstanding, nor
+// soon after, and FFFFh is never used.
 func TestCIDs(t *testing.T) {
 	q, m := manual(9)
 	rs := requests(8, func(int, *Request) {})
@@ -169,8 +169,8 @@ func TestLossEndsEveryRequest(t *testing.T) {
 	}
 }
 
-// TestCloseRace submits from many goroutines while responses arrive and the connection ends:
-// each request ends exactly once per submission, and its memory is touched by nobody after.
+// TestCloseRace submits from many goroutines while responses arrive and the connection ends: each request ends
+// exactly once per submission, and nobody touches its memory afterwards.
 func TestCloseRace(t *testing.T) {
 	for range 50 {
 		f := newFakeTarget()
@@ -186,7 +186,7 @@ func TestCloseRace(t *testing.T) {
 				r.Cmd.SetIO(nvme.OpRead, 1, 0, 1, 0)
 				r.Done = func(r *Request) {
 					ended.Add(1)
-					r.Data[0]++ // ours again, or the race detector says
+					r.Data[0]++ // ours again, or the race detector reports it
 					r.Cmd.SetIO(nvme.OpRead, 1, 0, 1, 0)
 					if r.Err != nil {
 						wg.Done()
@@ -253,7 +253,7 @@ func TestDoCancelWaiting(t *testing.T) {
 	m.sink.Closed(nil)
 }
 
-// TestNoAllocation counts what one command costs, in the queue alone.
+// TestNoAllocation counts what one command allocates in the queue alone.
 func TestNoAllocation(t *testing.T) {
 	q, m := manual(128)
 	m.sent, m.cids = make([]*Request, 0, 1024), make([]uint16, 0, 1024)
@@ -293,7 +293,7 @@ func BenchmarkQueue(b *testing.B) {
 	m.sink.Closed(nil)
 }
 
-// slowQueue is a transport's queue that is still looking at requests when its connection ends.
+// slowQueue is a transport queue that is still looking at requests when its connection ends.
 type slowQueue struct {
 	manualQueue
 	entered, leave chan struct{}
@@ -304,8 +304,8 @@ func (s *slowQueue) Submit([]*Request) {
 	<-s.leave
 }
 
-// TestLossDuringSubmit: a request is given back only when the transport doesn't look at it any more: its owner may put
-// other data into its memory then, which would go where the old was to.
+// TestLossDuringSubmit: a request is given back only when the transport no longer looks at it: its owner may then
+// put other data into its memory, which would otherwise go where the old data was meant to go.
 func TestLossDuringSubmit(t *testing.T) {
 	q, _ := manual(8)
 	s := &slowQueue{entered: make(chan struct{}), leave: make(chan struct{})}

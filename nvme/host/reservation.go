@@ -7,7 +7,8 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
-// Reservations reports who has registered with the namespace, and who holds a reservation (Reservation Report).
+// Reservations reports which hosts have registered with the namespace, and which holds a reservation (Reservation
+// Report).
 func (n *Namespace) Reservations(ctx context.Context) (*nvme.ResvStatus, error) {
 	if err := n.supports(nvme.ONCSReservations, nvme.OpResvReport); err != nil {
 		return nil, err
@@ -36,25 +37,25 @@ func (n *Namespace) Reservations(ctx context.Context) (*nvme.ResvStatus, error) 
 	}
 }
 
-// ReservationRegister registers this host with the namespace under keys.Other, takes its registration under
-// keys.Current back, or replaces the one by the other, as a says. ignoreKey has it do so whatever the current key is.
-// The registration is the host's, by Config.HostID, and outlives the controller; p says whether it outlives the loss of
-// power, too.
+// ReservationRegister registers this host with the namespace under keys.Other, removes its registration under
+// keys.Current, or replaces keys.Current by keys.Other, as a says. With ignoreKey it does so whatever the current
+// key is. The registration is the host's, identified by Config.HostID, and outlives the controller; p says whether
+// it also survives a power loss.
 func (n *Namespace) ReservationRegister(ctx context.Context, a nvme.ResvAction, keys nvme.ResvKeys, ignoreKey bool, p nvme.CPTPL) error {
 	var cmd nvme.Command
 	cmd.SetResvRegister(n.ID, a, ignoreKey, p)
 	return n.reservation(ctx, &cmd, keys.AppendTo(nil))
 }
 
-// ReservationAcquire acquires a reservation of type t for this host, which is registered under keys.Current, or preempts
-// the registrants under keys.Other, and their reservation, as a says.
+// ReservationAcquire acquires a reservation of type t for this host, which is registered under keys.Current, or
+// preempts the registrants under keys.Other and their reservation, as a says.
 func (n *Namespace) ReservationAcquire(ctx context.Context, a nvme.ResvAction, t nvme.ResvType, keys nvme.ResvKeys) error {
 	var cmd nvme.Command
 	cmd.SetResvAcquire(n.ID, a, t)
 	return n.reservation(ctx, &cmd, keys.AppendTo(nil))
 }
 
-// ReservationRelease releases the reservation of type t that this host holds, or clears everybody's registration and the
+// ReservationRelease releases the reservation of type t that this host holds, or clears all registrations and the
 // reservation, as a says. The host is registered under key.
 func (n *Namespace) ReservationRelease(ctx context.Context, a nvme.ResvAction, t nvme.ResvType, key uint64) error {
 	var cmd nvme.Command

@@ -2,13 +2,13 @@ package host
 
 import "time"
 
-// ticksPerTimeout is how finely the age of a command is known: it expires between one timeout
-// and one ninth more.
+// ticksPerTimeout is the resolution of a command's age: a command expires between one timeout and one timeout plus
+// an eighth after its submission.
 const ticksPerTimeout = 8
 
-// timeouts watches the age of the outstanding commands with one timer per queue, and no look
-// at the clock per command: each remembers the tick of its submission. The timer runs only
-// while commands are outstanding that may expire. The fields belong to Queue.mu.
+// timeouts watches the age of the outstanding commands with one timer per queue, and without reading the clock for
+// each command: each command remembers the tick of its submission. The timer runs only while commands are
+// outstanding that may expire. Queue.mu protects the fields.
 type timeouts struct {
 	q      *Queue
 	every  time.Duration
@@ -23,7 +23,7 @@ func (t *timeouts) init(q *Queue, timeout time.Duration) {
 	t.q, t.every = q, max(timeout/ticksPerTimeout, 1)
 }
 
-// started counts a submitted request in and returns its tick.
+// started counts a submitted request and returns its tick.
 func (t *timeouts) started(r *Request) uint32 {
 	if !r.unlimited {
 		t.timed++

@@ -76,7 +76,7 @@ func TestTimeoutAborts(t *testing.T) {
 func TestTimeoutFatal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFakeTarget()
-		f.hook = hang(nvme.OpFlush) // Abort succeeds, and nothing comes of it
+		f.hook = hang(nvme.OpFlush) // Abort succeeds, and has no effect
 		c, n := connectNamespace(t, f, func(c *Config) { c.IOTimeout = time.Second })
 		start := time.Now()
 		err := n.Flush(t.Context())
@@ -114,8 +114,9 @@ func TestCancelAborts(t *testing.T) {
 	})
 }
 
-// TestAbortLimit: no more Abort commands are with a controller at a time than it allows (ACL, 0's based), which it would answer
-// with Abort Command Limit Exceeded. The others follow, and those for commands that have ended by then aren't sent.
+// TestAbortLimit: no more Abort commands are outstanding at a controller at a time than it allows (ACL, 0's based);
+// it would answer more with Abort Command Limit Exceeded. The others follow, except those for commands that have
+// ended by then.
 func TestAbortLimit(t *testing.T) {
 	for _, acl := range []uint8{0, 1, 3, 255} {
 		synctest.Test(t, func(t *testing.T) {
@@ -142,7 +143,7 @@ func TestAbortLimit(t *testing.T) {
 				ended <- err
 			}()
 			time.Sleep(time.Second)
-			for range transferDepth { // commands, each of which an Abort ends that is answered a little later
+			for range transferDepth { // commands, each ended by an Abort that is answered a little later
 				time.Sleep(100 * time.Millisecond)
 				synctest.Wait()
 				answers := held

@@ -7,26 +7,25 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
-// transferDepth is how many commands of one transfer are under way at once.
+// transferDepth is how many commands of one transfer are outstanding at once.
 const transferDepth = 8
 
-// transfer is the state of one ReadAt, WriteAt or Compare. It is used again and again, so that
-// a transfer allocates nothing.
+// transfer is the state of one ReadAt, WriteAt or Compare. It is reused, so that a transfer allocates nothing.
 type transfer struct {
 	parts [transferDepth]part
 	idle  []*part
-	ended chan *part // as many as there are parts, so that Done never blocks
-	grace *grace     // runs when the transfer was cancelled
+	ended chan *part // has room for all parts, so that Done never blocks
+	grace *grace     // set once the transfer was cancelled
 }
 
 // part is one command of a transfer.
 type part struct {
 	req   Request
-	busy  bool // submitted, and not seen to have ended
+	busy  bool // submitted, and not yet received from ended
 	start int  // offset in the caller's slice
 }
 
-// newTransfer fills Controller.transfers.
+// newTransfer makes the elements of Controller.transfers.
 func newTransfer() any {
 	t := &transfer{ended: make(chan *part, transferDepth)}
 	for i := range t.parts {
@@ -36,7 +35,7 @@ func newTransfer() any {
 	return t
 }
 
-// transfer moves p by op at off.
+// transfer transfers p to or from off by commands of opcode op.
 func (n *Namespace) transfer(ctx context.Context, op nvme.Opcode, p []byte, off int64, ctl nvme.IOControl) (int, error) {
 	if err := n.check(off, int64(len(p))); err != nil {
 		return 0, err
@@ -87,7 +86,8 @@ func (t *transfer) begin(n *Namespace, op nvme.Opcode, data []byte, start int, o
 	n.carrier.SubmitOne(&d.req)
 }
 
-// wait takes the next part that ended, and its error. When ctx ends first it does what Do does.
+// wait returns the next part that ended, and its error. If ctx ends first, it cancels the transfer as Do cancels a
+// request.
 func (t *transfer) wait(ctx context.Context, c Carrier) (*part, error) {
 	var d *part
 	if t.grace == nil {
@@ -109,7 +109,7 @@ func (t *transfer) wait(ctx context.Context, c Carrier) (*part, error) {
 	return d, err
 }
 
-// cancel aborts every command under way.
+// cancel aborts every outstanding command.
 func (t *transfer) cancel(c Carrier) {
 	t.grace = startGrace(func() {
 		for i := range t.parts {

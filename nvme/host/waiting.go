@@ -1,7 +1,6 @@
 package host
 
-// list is a first-in, first-out list that runs through the requests in it: however many wait,
-// the queue needs no memory for them.
+// list is a FIFO list linked through its requests: however many wait, the queue needs no memory for them.
 type list struct {
 	head, tail *Request
 }
@@ -26,7 +25,7 @@ func (l *list) pushFront(r *Request) {
 	}
 }
 
-// pop is the first, or nil.
+// pop removes and returns the first request, or returns nil.
 func (l *list) pop() *Request {
 	r := l.head
 	if r == nil {
@@ -40,7 +39,7 @@ func (l *list) pop() *Request {
 	return r
 }
 
-// remove takes r out and reports whether it was there.
+// remove removes r and reports whether it was there.
 func (l *list) remove(r *Request) bool {
 	var before *Request
 	for w := l.head; w != nil; before, w = w, w.next {

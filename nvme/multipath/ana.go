@@ -10,14 +10,14 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme/host"
 )
 
-// anaGap is the least time between two readings of the log because of statuses, should a
-// controller's keep contradicting its log.
+// anaGap is the minimum time between two reads of the log caused by statuses, in case a controller's statuses keep
+// contradicting its log.
 const anaGap = 50 * time.Millisecond
 
-// defaultTransition is for controllers that don't tell ANATT.
+// defaultTransition is for controllers that don't report ANATT.
 const defaultTransition = 10 * time.Second
 
-// groups is what the ANA log of a controller says; one without ANA has no states, and to it all is
+// groups is what the ANA log of a controller says. A controller without ANA has no states: all its groups count as
 // optimized.
 type groups struct {
 	states map[uint32]nvme.ANAState // by ANAGRPID
@@ -31,12 +31,12 @@ func (g groups) state(id uint32) nvme.ANAState {
 	return g.states[id]
 }
 
-// transitions are the groups of a controller that are in the change state, and since when. Each has
-// its own time: one may begin to change before another is done.
+// transitions holds the groups of a controller that are in the change state, and since when. Each has its own time:
+// one group may begin to change before another has finished.
 type transitions map[uint32]time.Time
 
-// follow takes over the states that the log has now, and gives the beginning of the transition that
-// has lasted longest; zero: there is none.
+// follow updates t to the states of g, and returns the beginning of the transition that has lasted longest, or zero
+// if there is none.
 func (t transitions) follow(g groups) (longest time.Time) {
 	maps.DeleteFunc(t, func(id uint32, _ time.Time) bool { return g.states[id] != nvme.ANAChange })
 	for id, s := range g.states {
@@ -53,8 +53,8 @@ func (t transitions) follow(g groups) (longest time.Time) {
 	return longest
 }
 
-// readGroups reads the ANA log of a controller that has one. One whose log is longer than it lets anybody read is taken for
-// one without ANA, as Linux takes it: the statuses of commands have to do.
+// readGroups reads the ANA log of a controller that has one. A controller whose log is longer than it allows to be
+// read is treated as one without ANA, as in Linux: the statuses of commands must suffice.
 func (p *path) readGroups(ctx context.Context, c *host.Controller) (groups, error) {
 	if c.Identify().CMIC&nvme.CMICANA == 0 {
 		return groups{}, nil
@@ -78,8 +78,8 @@ func (p *path) readGroups(ctx context.Context, c *host.Controller) (groups, erro
 	return g, nil
 }
 
-// refresh reads the ANA log and gives each way its group, which nothing else may tell that it
-// changed, and its state. A way that was doubted before the reading began isn't any more.
+// refresh reads the ANA log and updates each way's group and state; nothing else may report that the group has
+// changed. Ways that were in doubt before the read began no longer are.
 func (p *path) refresh(ctx context.Context, c *host.Controller) error {
 	s := p.sub
 	s.mu.Lock()

@@ -16,7 +16,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme/target"
 )
 
-// TestANA: the states of the paths decide which is used, as the log tells them.
+// TestANA: the path is chosen by the states of the paths in the ANA log.
 func TestANA(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 2)
@@ -54,7 +54,7 @@ func TestANA(t *testing.T) {
 				t.Errorf("the shares are %d and %d", a, b)
 			}
 		}
-		for range 50 { // flips faster than anybody follows
+		for range 50 { // flips faster than anyone can follow
 			for port := range uint16(2) {
 				set(port+1, nvme.ANAInaccessible)
 				time.Sleep(3 * time.Millisecond)
@@ -65,7 +65,7 @@ func TestANA(t *testing.T) {
 	})
 }
 
-// tellANA has the controllers of a link tell the ANA log that log makes, in place of the target's.
+// tellANA makes the controllers of a link return the ANA log that log makes, in place of the target's.
 func tellANA(l *link, log func() nvme.ANALog) {
 	l.set(func(l *link) {
 		l.alter = func(c *nvme.Command, data []byte) {
@@ -77,8 +77,9 @@ func tellANA(l *link, log func() nvme.ANALog) {
 	})
 }
 
-// TestANAGroupChanged: a namespace that goes to another group is followed there. All that tells of it is a notice that the
-// ANA log changed (NVMe base 2.1, Identify Namespace, ANAGRPID), which has the NSIDs of each group.
+// TestANAGroupChanged: a namespace that moves to another ANA group is followed there. The only sign of it is a
+// notice that the ANA log changed (NVMe base 2.1, Identify Namespace, ANAGRPID), which lists the NSIDs of each
+// group.
 func TestANAGroupChanged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 2)
@@ -93,7 +94,7 @@ func TestANAGroupChanged(t *testing.T) {
 		defer r.close(s)
 		for i, want := range []nvme.ANAState{nvme.ANAOptimized, nvme.ANAInaccessible, nvme.ANAOptimized} {
 			group.Store(uint32(1 + i%2))
-			for _, a := range []nvme.ANAState{nvme.ANANonOptimized, nvme.ANAOptimized} { // which is the notice
+			for _, a := range []nvme.ANAState{nvme.ANANonOptimized, nvme.ANAOptimized} { // the change causes the notice
 				if err := r.tgt.SetANAState(1, 1, a); err != nil {
 					t.Fatal(err)
 				}
@@ -113,9 +114,9 @@ func TestANAGroupChanged(t *testing.T) {
 	})
 }
 
-// TestANATooLong: a controller whose log is longer than one command moves, and can't be read in pieces (LPA bit 2), is
-// used as one without ANA, as Linux uses it, which says so once for each connection; its statuses are obeyed all the same.
-// Nothing is said of one that hasn't got ANA.
+// TestANATooLong: a controller whose ANA log is longer than one command transfers, and can't be read in pieces (LPA
+// bit 2), is used as one without ANA, as in Linux, which logs that once per connection; its statuses are still
+// obeyed. Nothing is logged for a controller without ANA.
 func TestANATooLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 2)
@@ -173,12 +174,12 @@ func TestANATooLong(t *testing.T) {
 	})
 }
 
-// TestANATold: the owner is told when a namespace's state changes, and not when a look at the log, for a status that
-// contradicts it, shows the same.
+// TestANATold: the owner is told when a namespace's state changes, and not when reading the log, because of a
+// status that contradicts it, shows the same state.
 func TestANATold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 2)
-		var told []nvme.ANAState // of the first path; it is its goroutine that tells
+		var told []nvme.ANAState // of the first path, whose goroutine makes the call
 		s, n := r.connect(func(c *Config) {
 			c.Changed = func(p PathStatus) {
 				if p.Remote == r.links[0].addr && len(p.Access) > 0 {
@@ -208,8 +209,8 @@ func TestANATold(t *testing.T) {
 	})
 }
 
-// TestANALost: where every path has lost the namespace for good, requests fail at once; where
-// it is only inaccessible they wait.
+// TestANALost: if every path has lost the namespace for good, requests fail at once; if it is only inaccessible
+// they wait.
 func TestANALost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 2)
@@ -244,9 +245,9 @@ func TestANALost(t *testing.T) {
 	})
 }
 
-// TestANAContradiction: where every command ends with an ANA status although the log keeps saying
-// that the namespace can be used, a request is given up when it was refused for as long as it
-// would wait for a path. Another path, even a worse one, takes it at once.
+// TestANAContradiction: if every command ends with an ANA status although the log keeps saying that the namespace
+// can be used, a request is given up when it has been refused for as long as it would wait for a path. Another
+// path, even a worse one, takes it at once.
 func TestANAContradiction(t *testing.T) {
 	refuse := func(l *link) {
 		l.answer = func(_ *nvme.Command, cqe *nvme.Completion) { cqe.SetStatus(nvme.StatusANATransition) }
@@ -264,7 +265,7 @@ func TestANAContradiction(t *testing.T) {
 				for _, l := range r.links {
 					l.set(refuse)
 				}
-				for range 2 { // what was refused before counts for nothing
+				for range 2 { // earlier refusals don't count
 					at := time.Now()
 					_, err := n.ReadAt(t.Context(), make([]byte, 4096), 0)
 					if took := time.Since(at); took < c.want || took > c.want+2*anaGap {
@@ -285,7 +286,7 @@ func TestANAContradiction(t *testing.T) {
 					t.Fatal(err)
 				}
 				r.links[1].set(func(l *link) { l.answer = nil })
-				time.Sleep(2 * anaGap) // the doubt about it is over
+				time.Sleep(2 * anaGap) // the doubt about the path is over
 				at := time.Now()
 				mustRead(t, n, 0, 0)
 				if took := time.Since(at); took != 0 {
@@ -296,8 +297,7 @@ func TestANAContradiction(t *testing.T) {
 	}
 }
 
-// TestANAContradictionStopped: who doesn't want to wait any longer doesn't wait for refusals to
-// end either.
+// TestANAContradictionStopped: StopWaiting also ends the wait for refusals to end.
 func TestANAContradictionStopped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 1)
@@ -311,7 +311,7 @@ func TestANAContradictionStopped(t *testing.T) {
 			_, err := n.ReadAt(t.Context(), make([]byte, 4096), 0)
 			ended <- err
 		}()
-		time.Sleep(time.Minute) // as long as it is wanted
+		time.Sleep(time.Minute) // nothing limits the wait
 		synctest.Wait()
 		select {
 		case err := <-ended:
@@ -325,8 +325,7 @@ func TestANAContradictionStopped(t *testing.T) {
 	})
 }
 
-// TestANATT: a controller whose group stays in the change state is connected anew after ANATT,
-// 10 s.
+// TestANATT: a controller whose group stays in the change state is reconnected after ANATT, 10 s.
 func TestANATT(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 2)
@@ -350,8 +349,8 @@ func TestANATT(t *testing.T) {
 	})
 }
 
-// TestANATTEach: groups that change one after the other, each in time, end no controller, though
-// there is always one that changes; one that doesn't end its change does.
+// TestANATTEach: groups that change one after the other, each in time, don't end the controller even though one is
+// always changing; a group that doesn't end its change does.
 func TestANATTEach(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 1)
@@ -374,7 +373,7 @@ func TestANATTEach(t *testing.T) {
 			}
 		}
 		set(2, nvme.ANAChange)
-		for i := range uint32(6) { // 2 and 3 in turns
+		for i := range uint32(6) { // groups 2 and 3 in turn
 			time.Sleep(5 * time.Second)
 			set(2+(i+1)%2, nvme.ANAChange)
 			time.Sleep(time.Second)
@@ -384,7 +383,7 @@ func TestANATTEach(t *testing.T) {
 		if c := s.Paths()[0].Counters; c.Losses.Load() != 0 {
 			t.Error("given up, though each change was in time")
 		}
-		time.Sleep(9 * time.Second) // the last began a second ago, and the end of another is no delay for it
+		time.Sleep(9 * time.Second) // the last began a second ago, and the end of another doesn't extend its time
 		synctest.Wait()
 		if c := s.Paths()[0].Counters; c.Losses.Load() != 1 {
 			t.Error("not given up")

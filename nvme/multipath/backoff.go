@@ -2,10 +2,10 @@ package multipath
 
 import "time"
 
-// firstPause is the pause before the first attempt to connect again.
+// firstPause is the pause before the first attempt to reconnect.
 const firstPause = 100 * time.Millisecond
 
-// backoff gives the pauses between attempts: each twice the one before.
+// backoff yields the pauses between attempts: each is twice the previous one, up to most.
 type backoff struct {
 	next, most time.Duration
 }

@@ -46,8 +46,8 @@ func TestCancel(t *testing.T) {
 	})
 }
 
-// TestCancelUnderWay: a command that a controller keeps is aborted, and when that doesn't end
-// it the controller is given up, which the other path doesn't notice.
+// TestCancelUnderWay: a command that a controller doesn't answer is aborted, and if that doesn't end it the
+// controller is given up, which doesn't affect the other path.
 func TestCancelUnderWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 2)
@@ -62,14 +62,14 @@ func TestCancelUnderWay(t *testing.T) {
 		if took := time.Since(at); !errors.Is(err, context.DeadlineExceeded) || took != 6*time.Second {
 			t.Errorf("%v after %v", err, took)
 		}
-		synctest.Wait() // the path counts its loss beside the read that it ended
+		synctest.Wait() // the path counts its loss concurrently with the end of the read
 		if a, b := s.Paths()[0].Counters.Losses.Load(), s.Paths()[1].Counters.Losses.Load(); a+b != 1 {
 			t.Errorf("%d and %d losses", a, b)
 		}
 	})
 }
 
-// catcher is a Carrier that keeps a request, and that a cancellation therefore finds nowhere.
+// catcher is a Carrier that holds a request, so that a cancellation finds it nowhere.
 type catcher struct {
 	carrier
 	caught chan *host.Request
@@ -79,7 +79,7 @@ func (c catcher) SubmitOne(r *host.Request)  { c.caught <- r }
 func (c catcher) Cancel(*host.Request, bool) { close(c.caught) }
 
 // TestCancelBetweenPaths: a call whose context ends between the answer of one path and the use of another is
-// aborted there.
+// aborted on the latter.
 func TestCancelBetweenPaths(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 2)
@@ -106,8 +106,8 @@ func TestCancelBetweenPaths(t *testing.T) {
 	})
 }
 
-// TestCancelOnce: what is cancelled while it waits, for a path or for its time, ends once: it isn't sent when
-// that comes.
+// TestCancelOnce: a request that is cancelled while it waits for a path or for its delay ends once: it isn't sent
+// when the path or the time comes.
 func TestCancelOnce(t *testing.T) {
 	for name, wait := range map[string]func(r *rig){
 		"for a path": func(r *rig) { r.links[0].cut() },

@@ -12,8 +12,8 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme/target"
 )
 
-// TestCloseForgets: what Close says is how the controllers shut down that it ends, not how one did that the path
-// gave up long before.
+// TestCloseForgets: Close returns how the controllers that it closes shut down, not how one did that the path gave
+// up long before.
 func TestCloseForgets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 1)
@@ -35,10 +35,10 @@ func TestCloseForgets(t *testing.T) {
 		ended := make(chan error, 1)
 		go func() { ended <- n.Flush(t.Context()) }()
 		synctest.Wait()
-		if err := r.tgt.SetANAState(1, 1, nvme.ANAChange); err != nil { // which takes longer than ANATT
+		if err := r.tgt.SetANAState(1, 1, nvme.ANAChange); err != nil { // lasts longer than ANATT
 			t.Fatal(err)
 		}
-		r.links[0].restore(nil) // for connections to come
+		r.links[0].restore(nil) // for later connections
 		time.Sleep(20 * time.Second)
 		slow.Thaw()
 		time.Sleep(time.Second)

@@ -13,25 +13,24 @@ import (
 // Config says which paths there are. Paths must be set; the zero value of every other field
 // stands for a good default.
 type Config struct {
-	// Paths lead to one subsystem: they agree in SubNQN, HostNQN and HostID. The two latter must
-	// be set, because a subsystem that gives controllers to two hosts treats them as two.
+	// Paths lead to one subsystem: they agree in SubNQN, HostNQN and HostID. The latter two must be set, because a
+	// subsystem with controllers for two hosts treats them as different hosts.
 	Paths []host.Config
 
 	// Policy chooses among paths that are equally good; the zero value is RoundRobin.
 	Policy Policy
-	// ReconnectDelay is the longest pause between attempts to connect again; 0 means 10 s.
+	// ReconnectDelay is the longest pause between attempts to reconnect; 0 means 10 s.
 	ReconnectDelay time.Duration
-	// ControllerLoss is how long a path may be lost before it is given up; 0 means 600 s,
-	// negative for ever.
+	// ControllerLoss is how long a path may be lost before it is given up; 0 means 600 s, negative means forever.
 	ControllerLoss time.Duration
 	// FastIOFail is how long requests wait while no path can take them; 0 means as long as
 	// ControllerLoss.
 	FastIOFail time.Duration
 
-	// Changed is told when the state of a path changed. It is called from a goroutine of the
-	// path, and must neither block nor Close the subsystem.
+	// Changed is called when the state of a path has changed. It is called from a goroutine of the path, and must
+	// neither block nor Close the subsystem.
 	Changed func(PathStatus)
-	// Log takes what goes wrong in the background; nil discards it.
+	// Log receives what goes wrong in the background; nil discards it.
 	Log *slog.Logger
 }
 
@@ -40,7 +39,7 @@ const (
 	defaultControllerLoss = 600 * time.Second
 )
 
-// Validate says what is wrong with c. The error names the field and matches host.ErrConfig.
+// Validate reports what is wrong with c. The error names the field and matches host.ErrConfig.
 func (c *Config) Validate() error {
 	bad := func(format string, args ...any) error {
 		return fmt.Errorf("nvme: %w: %w", host.ErrConfig, fmt.Errorf(format, args...))
@@ -61,7 +60,7 @@ func (c *Config) Validate() error {
 	return nil
 }
 
-// checkPath checks a path by itself and beside the first one.
+// checkPath checks a path by itself and against the first one.
 func checkPath(first, p *host.Config) error {
 	switch {
 	case p.HostNQN == "" || p.HostID.IsZero():
@@ -74,7 +73,7 @@ func checkPath(first, p *host.Config) error {
 	return p.Validate()
 }
 
-// withDefaults is c with every default in place.
+// withDefaults returns c with every default filled in.
 func (c Config) withDefaults() Config {
 	c.ReconnectDelay = cmp.Or(c.ReconnectDelay, defaultReconnectDelay)
 	c.ControllerLoss = cmp.Or(c.ControllerLoss, defaultControllerLoss)
@@ -84,7 +83,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// patience is how long requests wait while no path can take them; negative for ever.
+// patience is how long requests wait while no path can take them; negative means forever.
 func (c *Config) patience() time.Duration {
 	if c.FastIOFail > 0 && (c.ControllerLoss < 0 || c.FastIOFail < c.ControllerLoss) {
 		return c.FastIOFail

@@ -50,8 +50,8 @@ func TestOtherNamespace(t *testing.T) {
 	})
 }
 
-// TestConnect: one live path is enough, the others are tried further; none, or one that is
-// refused for good, is an error that names them.
+// TestConnect: one live path is enough, and the others are still tried; if none is live, or one is refused for
+// good, the error names them.
 func TestConnect(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 2)
@@ -77,7 +77,7 @@ func TestConnect(t *testing.T) {
 		for i := range cfg.Paths {
 			cfg.Paths[i].SubNQN = "nqn.2024-01.com.example:none"
 		}
-		for range 100 { // whichever path ends first, and however Connect comes to look at them
+		for range 100 { // in whatever order paths end and Connect looks at them
 			_, err := Connect(t.Context(), cfg)
 			if !errors.Is(err, syscall.ECONNREFUSED) || !errors.Is(err, nvme.StatusConnectInvalidParameter) {
 				t.Fatalf("Connect: %v", err)
@@ -99,7 +99,7 @@ func (mute) Dial(ctx context.Context, _ host.QueueAttr) (host.TransportQueue, er
 	return nil, ctx.Err()
 }
 
-// TestConnectMute: a Connect that has waited for as long as it may names the paths that it waited for.
+// TestConnectMute: a Connect that has run out of time names the paths that it waited for.
 func TestConnectMute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 2)
@@ -126,7 +126,7 @@ func TestConnectMute(t *testing.T) {
 	})
 }
 
-// TestAddPath: a path can come later, once.
+// TestAddPath: a path can be added later, once.
 func TestAddPath(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 2)
@@ -146,8 +146,8 @@ func TestAddPath(t *testing.T) {
 	})
 }
 
-// TestAddPathAtOnce: a path that several add at once is there once, and none is added to a
-// subsystem that is closed meanwhile.
+// TestAddPathAtOnce: a path that several goroutines add at the same time exists once, and none is added to a
+// subsystem that is closed in the meantime.
 func TestAddPathAtOnce(t *testing.T) {
 	r := newRig(t, 1)
 	s, _ := r.connect()
@@ -182,8 +182,8 @@ func TestAddPathAtOnce(t *testing.T) {
 	all.Wait()
 }
 
-// TestPlainNamespace: what is read through a controller itself has nothing to do with paths, also
-// where it uses requests that paths carried before.
+// TestPlainNamespace: what is read through a controller directly is independent of paths, even with requests that
+// paths carried before.
 func TestPlainNamespace(t *testing.T) {
 	r := newRig(t, 1)
 	s, n := r.connect()
@@ -234,7 +234,7 @@ func TestNamespacesUnusable(t *testing.T) {
 	})
 }
 
-// TestNamespacesOfEach: a namespace that is attached to the controller of one path alone is found like any other.
+// TestNamespacesOfEach: a namespace that is attached only to the controller of one path is found like any other.
 func TestNamespacesOfEach(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 2)
@@ -272,8 +272,8 @@ func TestNamespacesOfEach(t *testing.T) {
 	})
 }
 
-// TestNamespacesOfThoseLeft: where the controller of a path is lost while it is asked for its namespaces, the other paths tell
-// them; where there is none, the error says that it was lost.
+// TestNamespacesOfThoseLeft: if the controller of a path is lost while it is asked for its namespaces, the other
+// paths list them; if there is no other, the error says that it was lost.
 func TestNamespacesOfThoseLeft(t *testing.T) {
 	for links := 1; links <= 2; links++ {
 		synctest.Test(t, func(t *testing.T) {
@@ -296,7 +296,8 @@ func TestNamespacesOfThoseLeft(t *testing.T) {
 	}
 }
 
-// TestNamespaceGoesAway: a namespace that goes away while all are opened is left out, and the others are there.
+// TestNamespaceGoesAway: a namespace that disappears while all are being opened is left out, and the others are
+// returned.
 func TestNamespaceGoesAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 2)

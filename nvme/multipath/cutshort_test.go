@@ -13,8 +13,8 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme/host"
 )
 
-// crashOnRead has the target of each link crash on a read of block 0, and come back at once, as
-// long as crash says so.
+// crashOnRead makes the target of each link crash on a read of block 0, and come back at once, for as long as crash
+// says so.
 func (r *rig) crashOnRead(crash func() bool) {
 	for _, l := range r.links {
 		l.set(func(l *link) {
@@ -40,7 +40,7 @@ func TestCrashingRequest(t *testing.T) {
 			defer r.close(s)
 			crashes := 0
 			r.crashOnRead(func() bool { crashes++; return true })
-			for round := 1; round <= 2; round++ { // what the request before did counts for nothing
+			for round := 1; round <= 2; round++ { // what the previous request did doesn't count
 				at := time.Now()
 				_, err := n.ReadAt(t.Context(), make([]byte, 4096), 0)
 				var cut *CutShortError
@@ -69,7 +69,7 @@ func TestCrashingRequest(t *testing.T) {
 	}
 }
 
-// TestCrashesEnd: one whose path was lost less often doesn't fail.
+// TestCrashesEnd: a request whose path was lost less often doesn't fail.
 func TestCrashesEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 2)
@@ -87,8 +87,8 @@ func TestCrashesEnd(t *testing.T) {
 	})
 }
 
-// TestManyPathsEnd: the target behind many paths ends again and again, and the connection of each with it, one after the
-// other. A request that each of them cut short waits for the first that comes back.
+// TestManyPathsEnd: the target behind many paths ends again and again, and with it the connection of each path, one
+// after the other. A request that each of them cut short waits for the first that comes back.
 func TestManyPathsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 2*maxCuts)
@@ -116,8 +116,8 @@ func TestManyPathsEnd(t *testing.T) {
 	})
 }
 
-// TestFusedCutShort: a Compare and Write that the loss of its path cut short isn't sent again, neither whole nor by halves: it
-// may have been executed, and would then find its own data.
+// TestFusedCutShort: a Compare and Write that was cut short by the loss of its path isn't sent again, neither whole
+// nor by halves: it may have been executed, and would then find its own data.
 func TestFusedCutShort(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 2)

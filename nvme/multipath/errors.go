@@ -11,26 +11,25 @@ import (
 )
 
 var (
-	// ErrNoPath is the cause where no path can take a request.
+	// ErrNoPath is the cause if no path can take a request.
 	ErrNoPath = errors.New("no path")
-	// ErrGivenUp is the cause where a path was lost for longer than Config.ControllerLoss.
+	// ErrGivenUp is the cause if a path was lost for longer than Config.ControllerLoss.
 	ErrGivenUp = errors.New("controller loss time is over")
-	// ErrIdentity is the cause where a path leads to another namespace than the others.
+	// ErrIdentity is the cause if a path leads to a different namespace than the others.
 	ErrIdentity = errors.New("not the same namespace")
-	// ErrTransition is the cause where a controller was given up because an ANA group stayed in
-	// the change state.
+	// ErrTransition is the cause if a controller was given up because an ANA group stayed in the change state.
 	ErrTransition = errors.New("ANA change took longer than ANATT")
 )
 
 // NoPathError is the Err of a request that no path could take in time. It matches ErrNoPath,
-// nvme.StatusHostPathError and what the paths failed with.
+// nvme.StatusHostPathError and the errors of the paths.
 type NoPathError struct {
 	SubNQN string
 	NSID   uint32
-	For    time.Duration // how long there had been none
+	For    time.Duration // how long there had been no path
 	Paths  []PathStatus
-	// Refusal is the ANA status that ended the request on a path whose log said that it takes
-	// requests; nil where there was no such path.
+	// Refusal is the ANA status that ended the request on a path whose log said that it takes requests; nil if
+	// there was no such path.
 	Refusal error
 }
 
@@ -47,7 +46,7 @@ func (e *NoPathError) Error() string {
 	return text
 }
 
-// Unwrap gives what the error matches.
+// Unwrap returns what the error matches.
 func (e *NoPathError) Unwrap() []error {
 	all := []error{ErrNoPath, nvme.StatusHostPathError}
 	for i := range e.Paths {
@@ -61,14 +60,14 @@ func (e *NoPathError) Unwrap() []error {
 	return all
 }
 
-// CutShortError is the Err of a request that the loss of its path cut short each time that it was
-// sent. It matches nvme.StatusHostPathError, and host.ErrLost as Last does.
+// CutShortError is the Err of a request that was cut short by the loss of its path every time it was sent. It
+// matches nvme.StatusHostPathError and whatever Last matches, such as host.ErrLost.
 type CutShortError struct {
 	SubNQN string
 	NSID   uint32
 	Opcode nvme.Opcode
 	Blocks nvme.BlockRange
-	Times  int   // that it was sent
+	Times  int   // how often it was sent
 	Last   error // how the last path ended
 }
 
@@ -81,10 +80,10 @@ func (e *CutShortError) Error() string {
 		e.NSID, e.SubNQN, e.Times, what, strings.TrimPrefix(e.Last.Error(), "nvme: "))
 }
 
-// Unwrap gives what the error matches.
+// Unwrap returns what the error matches.
 func (e *CutShortError) Unwrap() []error { return []error{nvme.StatusHostPathError, e.Last} }
 
-// errClosed is the Err of requests that Close cut short.
+// errClosed is the Err of requests that were cut short by Close.
 var errClosed error = closedError{}
 
 type closedError struct{}
@@ -106,9 +105,8 @@ func finish(r *host.Request, err error) {
 	r.Done(r)
 }
 
-// final reports whether connecting again can't help: where the target refuses the host with Do Not
-// Retry. That it refuses an I/O queue, or doesn't take commands, may mean that the controller ended
-// while it was being set up.
+// final reports whether connecting again can't help, because the target refuses the host with Do Not Retry. If it
+// refuses an I/O queue, or doesn't accept commands, the controller may just have ended during its set-up.
 func final(err error) bool {
 	var status *nvme.StatusError
 	var connect *host.ConnectError

@@ -39,15 +39,15 @@ func serve(volume blockdev.Volume, addr netip.AddrPort) (stop func()) {
 	}
 }
 
-// A program that outlives the restart of its target: one path is enough. What it asks for meanwhile waits, and ends when
-// the target is back.
+// A program that survives a restart of its target: one path is enough. Its requests wait in the meantime, and end
+// when the target is back.
 func Example() {
 	volume, err := blockdev.NewMemory(blockdev.Options{Size: 1 << 20})
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer volume.Close()
-	// Of the addresses of loopback, one that is nobody else's while the target is away.
+	// A loopback address that nobody else uses while the target is away.
 	part := func() byte { return byte(1 + rand.N(254)) }
 	addr := netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, part(), part(), part()}), 4420)
 	stop := serve(volume, addr)
@@ -62,7 +62,7 @@ func Example() {
 	states := make(chan multipath.State, 16)
 	sub, err := multipath.Connect(ctx, multipath.Config{
 		Paths: []host.Config{{
-			Transport: transport, Remote: addr, SubNQN: exampleNQN, HostNQN: id.NQN(), HostID: id, // who the host is, after a restart too
+			Transport: transport, Remote: addr, SubNQN: exampleNQN, HostNQN: id.NQN(), HostID: id, // identifies the host, also after a restart
 		}},
 		Changed: func(p multipath.PathStatus) { states <- p.State },
 	})

@@ -9,14 +9,13 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme/host"
 )
 
-// identifiers are what makes a namespace known as the same by several controllers.
+// identifiers holds what shows that several controllers have the same namespace.
 type identifiers struct {
 	uuid, nguid [16]byte
 	eui64       [8]byte
 }
 
-// identifiersOf takes them from the descriptors, and what these don't tell from Identify
-// Namespace.
+// identifiersOf takes the identifiers from the descriptors, and those missing there from Identify Namespace.
 func identifiersOf(n *host.Namespace) identifiers {
 	id := identifiers{n.Descriptors.UUID, n.Descriptors.NGUID, n.Descriptors.EUI64}
 	if id.nguid == [16]byte{} {

@@ -8,8 +8,9 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme/host"
 )
 
-// TestAccepts: paths lead to one namespace only where its identifiers say so, and where it is for several controllers (NMIC bit
-// 0): what is written by one of them would else be read from another namespace. With one path there is nothing to mix up.
+// TestAccepts: paths lead to one namespace only if its identifiers say so and it is shared by several controllers
+// (NMIC bit 0): otherwise data written through one path would be read from another namespace. With one path nothing
+// can be mixed up.
 func TestAccepts(t *testing.T) {
 	type change func(*host.Namespace)
 	uuid := func(v byte) change { return func(n *host.Namespace) { n.Descriptors.UUID[0] = v } }

@@ -13,7 +13,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme/target"
 )
 
-// TestJoinANA: a path that connects has the ANA states that it finds, without a change that would tell of them.
+// TestJoinANA: a path that connects takes the ANA states that it finds, without a notice of a change.
 func TestJoinANA(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 2)
@@ -45,7 +45,7 @@ func TestJoinANA(t *testing.T) {
 	})
 }
 
-// TestANAUnreadable: a controller that doesn't tell its ANA states any more is connected anew.
+// TestANAUnreadable: a controller that no longer reports its ANA states is reconnected.
 func TestANAUnreadable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 1)
@@ -74,7 +74,7 @@ func TestANAUnreadable(t *testing.T) {
 	})
 }
 
-// TestJoinCut: a controller that is lost while its namespaces are looked for is one more attempt that failed.
+// TestJoinCut: losing a controller while its namespaces are looked for counts as another failed attempt.
 func TestJoinCut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 1)
@@ -121,8 +121,8 @@ func TestLossOfMute(t *testing.T) {
 	})
 }
 
-// TestNamespaceNotice: a path follows a namespace that goes, comes back and changes its ANA group, as the
-// controller notifies of it, without connecting again.
+// TestNamespaceNotice: a path follows a namespace that disappears, comes back and changes its ANA group by the
+// controller's notices, without reconnecting.
 func TestNamespaceNotice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 1)
@@ -168,8 +168,8 @@ func TestNamespaceNotice(t *testing.T) {
 	})
 }
 
-// TestAddPathAgain: a path that lives isn't touched by being added again; one that was given up is tried anew;
-// a closed subsystem takes none.
+// TestAddPathAgain: adding a live path again doesn't affect it; a path that was given up is tried anew; a closed
+// subsystem takes none.
 func TestAddPathAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 2)
@@ -203,8 +203,8 @@ func TestAddPathAgain(t *testing.T) {
 	})
 }
 
-// TestStopWaitingEndsDelays: it ends what waits for the time that a controller asked for, which may be hours, and what
-// would have to; they end as they were answered.
+// TestStopWaitingEndsDelays: StopWaiting ends requests that wait for the delay that a controller asked for, which
+// may be hours, and those that would have to later; they end with the answer that they got.
 func TestStopWaitingEndsDelays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 1)
@@ -233,7 +233,7 @@ func TestStopWaitingEndsDelays(t *testing.T) {
 	})
 }
 
-// TestStopWaitingLasts: who doesn't want to wait any longer doesn't later either.
+// TestStopWaitingLasts: StopWaiting also applies to later requests.
 func TestStopWaitingLasts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 1)
@@ -250,8 +250,8 @@ func TestStopWaitingLasts(t *testing.T) {
 	})
 }
 
-// TestLeastTransfer: what one command of a namespace moves is what the path moves that moves least, so that all
-// can take it.
+// TestLeastTransfer: the size of one command on a namespace is that of the path with the smallest transfers, so
+// that every path can take it.
 func TestLeastTransfer(t *testing.T) {
 	for least := range 2 {
 		synctest.Test(t, func(t *testing.T) {
@@ -271,8 +271,8 @@ func TestLeastTransfer(t *testing.T) {
 	}
 }
 
-// TestLanes: each user has a queue of its own on each path, as long as there are as many; synchronous calls take
-// the queues in turn.
+// TestLanes: each user has a queue of its own on each path, as long as there are enough; synchronous calls use the
+// queues in turn.
 func TestLanes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 2)
@@ -313,7 +313,7 @@ func TestLanes(t *testing.T) {
 	})
 }
 
-// TestChanged: each change of a path's state is told once, and the state is of that time.
+// TestChanged: each change of a path's state is reported once, with the state at that time.
 func TestChanged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 1)

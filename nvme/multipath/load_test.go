@@ -11,7 +11,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme/host"
 )
 
-// state is that of path i.
+// state returns the state of path i.
 func state(s *Subsystem, i int) State { return s.Paths()[i].State }
 
 func mustWrite(t *testing.T, n *Namespace, b byte, off int64) {
@@ -32,7 +32,7 @@ func mustRead(t *testing.T, n *Namespace, want byte, off int64) {
 	}
 }
 
-// load keeps requests under way on two lanes until stop, and counts those that fail.
+// load keeps requests outstanding on two lanes until stop, and counts those that fail.
 type load struct {
 	done   atomic.Int64
 	failed atomic.Int64

@@ -25,20 +25,19 @@ var (
 	errCut    = errors.New("the wire was cut")
 )
 
-// link is a wire to a port of a target: a host.Transport in memory, whose other end is the
-// engine of nvme/target itself.
+// link is a wire to a port of a target: a host.Transport in memory whose other end is the engine of nvme/target
+// itself.
 type link struct {
 	addr netip.AddrPort
 	kind nvme.TransportType
-	most int // bytes that one command moves
+	most int // bytes that one command transfers
 
 	mu     sync.Mutex
 	tgt    *target.Target // nil: nobody listens
 	queues []*loopQueue
 	dials  int
-	// answer may put another status in place of a response to an I/O command, answerAdmin to an
-	// admin command, and alter other data in place of what the host gets; hold keeps an I/O command
-	// from the target.
+	// answer may replace the status of a response to an I/O command, answerAdmin that of an admin command, and
+	// alter the data that the host gets; hold keeps an I/O command from the target.
 	answer      func(c *nvme.Command, cqe *nvme.Completion)
 	answerAdmin func(c *nvme.Command, cqe *nvme.Completion)
 	alter       func(c *nvme.Command, data []byte)
@@ -78,7 +77,7 @@ func (l *link) Dial(_ context.Context, a host.QueueAttr) (host.TransportQueue, e
 	return q, nil
 }
 
-// cut ends every connection, and refuses others until connected again.
+// cut ends every connection, and refuses new ones until the link is restored.
 func (l *link) cut() {
 	l.mu.Lock()
 	l.tgt = nil
@@ -212,7 +211,7 @@ func (q *loopQueue) serve(r *host.Request) {
 	q.eng.Submit(&lr.Request)
 }
 
-// What follows is target.Conn.
+// The methods below implement target.Conn.
 
 func (q *loopQueue) Attr() target.ConnAttr {
 	return target.ConnAttr{
@@ -307,7 +306,7 @@ func newRig(t *testing.T, links int) *rig {
 	return newRigOf(t, v, links)
 }
 
-// newRigOf is newRig with a volume of one's own.
+// newRigOf is newRig with a given volume.
 func newRigOf(t *testing.T, v blockdev.Volume, links int) *rig {
 	t.Helper()
 	r := &rig{t: t, volume: v, tgt: newTarget(t, v)}

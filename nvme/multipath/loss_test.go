@@ -12,7 +12,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme/host"
 )
 
-// TestLoss: the loss of a path under load fails nothing, and it comes back as soon as it can.
+// TestLoss: no request fails when a path is lost under load, and the path comes back as soon as it can.
 func TestLoss(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 2)
@@ -46,7 +46,7 @@ func TestLoss(t *testing.T) {
 	})
 }
 
-// TestBackoff: attempts come after pauses that double, to the second.
+// TestBackoff: attempts come after pauses that double, up to one second.
 func TestBackoff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 1)
@@ -80,7 +80,7 @@ func TestBackoff(t *testing.T) {
 	})
 }
 
-// TestAllLost: requests wait while no path lives, and go on when one comes back.
+// TestAllLost: requests wait while no path is live, and continue when one comes back.
 func TestAllLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 2)
@@ -104,8 +104,8 @@ func TestAllLost(t *testing.T) {
 	})
 }
 
-// TestWaitsInVain: after the controller loss time, or fast_io_fail_tmo, requests fail and the
-// error says why; those that come later fail at once, and when a path is back they don't.
+// TestWaitsInVain: after the controller loss time, or fast_io_fail_tmo, requests fail and the error says why; later
+// ones fail at once, until a path is back.
 func TestWaitsInVain(t *testing.T) {
 	for name, c := range map[string]struct {
 		fast, loss, want time.Duration
@@ -151,8 +151,8 @@ func TestWaitsInVain(t *testing.T) {
 	}
 }
 
-// TestFinal: what the target says about the host ends the attempts to connect, what it says about a
-// controller that may have ended meanwhile doesn't.
+// TestFinal: a refusal of the host ends the attempts to connect; a refusal that may come from a controller that
+// ended in the meantime doesn't.
 func TestFinal(t *testing.T) {
 	said := func(qid uint16, st nvme.Status) error {
 		return &host.ConnectError{Stage: "Connect", QID: qid, Err: &nvme.StatusError{Status: st}}

@@ -7,8 +7,9 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme/host"
 )
 
-// TestManyNamespaces: a status that contradicts the ANA log, of one namespace, and the opening of one, cost as much as
-// where there are no others. All of them come at once where a target of many namespaces changes.
+// TestManyNamespaces: handling a status that contradicts the ANA log for one namespace, and opening one, cost no
+// more with many other namespaces than without. All of these happen at once when a target with many namespaces
+// changes.
 func TestManyNamespaces(t *testing.T) {
 	const namespaces = 1024
 	s := &Subsystem{}

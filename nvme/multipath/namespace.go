@@ -11,27 +11,28 @@ import (
 )
 
 // Namespace is a namespace that several paths lead to, as it was when it was opened. Its methods are those of a
-// host.Namespace; Controller is that of the path it was opened on.
+// host.Namespace; Controller returns the controller of the path that it was opened on.
 type Namespace struct {
 	*host.Namespace
 	*space
 }
 
-// Lane gives lane i, counted from 0.
+// Lane returns lane i, counted from 0.
 func (n *Namespace) Lane(i int) Lane { return Lane{n.space, i} }
 
-// space is how paths lead to a namespace, however often that was opened, and as large as it then was.
+// space is the set of ways to a namespace. There is one however often the namespace was opened, and however large
+// it then was.
 type space struct {
 	nsid uint32
-	base *host.Namespace // as it was first opened, by the path that takes the least
+	base *host.Namespace // as first opened, by the path with the smallest transfers
 	sub  *Subsystem
-	ways atomic.Pointer[[]*way] // those that are as good as the best, perhaps none
+	ways atomic.Pointer[[]*way] // the best ones, perhaps none
 	turn atomic.Uint64
 
 	// Guarded by Subsystem.mu.
-	replaced bool      // by another namespace that has its NSID now
-	outage   time.Time // since when there is no way; zero while there is one
-	expired  bool      // nothing waits any more in this outage
+	replaced bool      // by another namespace that now has its NSID
+	outage   time.Time // since when there has been no way; zero while there is one
+	expired  bool      // no request may wait any more in this outage
 	timer    *time.Timer
 	waiting  []*host.Request
 	delayed  map[*host.Request]*time.Timer
@@ -43,23 +44,23 @@ func newSpace(s *Subsystem, base *host.Namespace) *space {
 	return n
 }
 
-// opened is the namespace as it is now, by the path that takes the least of those that live.
+// opened returns the namespace as it is now, seen through the live path with the smallest transfers.
 func (n *space) opened(now *host.Namespace) *Namespace {
 	return &Namespace{now.Over(carrier{n}, n.base.MaxTransfer()), n}
 }
 
-// anyLane stands for the queues of each way in turn.
+// anyLane means to use the queues of each way in turn.
 const anyLane = -1
 
-// carrier takes the commands of synchronous calls.
+// carrier carries the commands of synchronous calls.
 type carrier struct{ n *space }
 
-// SubmitOne is host.Carrier's.
+// SubmitOne implements host.Carrier.
 func (c carrier) SubmitOne(r *host.Request) {
 	c.n.begin(r, anyLane)
 }
 
-// Cancel is host.Carrier's: it brings about the end of r, wherever it is.
+// Cancel implements host.Carrier: it makes r end, wherever it is.
 func (c carrier) Cancel(r *host.Request, last bool) {
 	s := c.n.sub
 	s.mu.Lock()
@@ -76,21 +77,21 @@ func (c carrier) Cancel(r *host.Request, last bool) {
 	}
 }
 
-// Alloc is host.Carrier's.
+// Alloc implements host.Carrier.
 func (c carrier) Alloc(n int) ([]byte, error) { return c.n.sub.Alloc(n) }
 
-// Free is host.Carrier's.
+// Free implements host.Carrier.
 func (c carrier) Free(b []byte) { c.n.sub.Free(b) }
 
-// Lane is the way to a namespace for one of several users: where a path has as many queues as
-// there are lanes, each has a queue of its own on each path.
+// Lane is one user's access to a namespace: if a path has as many queues as there are lanes, each lane has a queue
+// of its own on each path.
 type Lane struct {
 	n *space
 	i int
 }
 
-// SubmitOne sends r, as host.Queue.SubmitOne does. Its Done is called when the request ended
-// on whatever path, or when no path took it in time.
+// SubmitOne sends r, as host.Queue.SubmitOne does. Its Done is called when the request has ended on any path, or
+// when no path took it in time.
 func (l Lane) SubmitOne(r *host.Request) {
 	l.n.begin(r, l.i)
 }
@@ -126,8 +127,7 @@ func (n *space) rebuild() []*way {
 	return *best
 }
 
-// hopeless reports whether no path can come to lead to the namespace. Called with
-// Subsystem.mu held.
+// hopeless reports whether no path can lead to the namespace any more. Called with Subsystem.mu held.
 func (n *space) hopeless() bool {
 	for _, p := range n.sub.paths {
 		w := p.spaces[n]
@@ -141,12 +141,12 @@ func (n *space) hopeless() bool {
 	return true
 }
 
-// noPath is the error of requests that no path takes. Called with Subsystem.mu held.
+// noPath returns the error for requests that no path takes. Called with Subsystem.mu held.
 func (n *space) noPath() error {
 	return &NoPathError{SubNQN: n.sub.SubNQN(), NSID: n.nsid, For: time.Since(n.outage), Paths: n.sub.statuses()}
 }
 
-// accepts says why another path's namespace isn't this one, or can't stand in for it.
+// accepts returns why another path's namespace isn't this one, or can't stand in for it; nil if it can.
 func (n *space) accepts(other *host.Namespace) error {
 	a, b := identifiersOf(n.base), identifiersOf(other)
 	several := n.sub.several.Load()
@@ -165,7 +165,8 @@ func (n *space) accepts(other *host.Namespace) error {
 	return nil
 }
 
-// review has ways lead there no more by which something else was found just now. Called with Subsystem.mu held.
+// review replaces the ways through which another namespace was found just now, so that they no longer lead to n.
+// Called with Subsystem.mu held.
 func (n *space) review(found []*host.Namespace) {
 	for _, p := range n.sub.paths {
 		for _, ns := range found {

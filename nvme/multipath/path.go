@@ -10,17 +10,16 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme/host"
 )
 
-// path is one connection that is made again and again. Its goroutine, run, is the only one to
-// change it.
+// path is a connection that is re-established whenever it is lost. Only its goroutine, run, modifies it.
 type path struct {
 	sub      *Subsystem
 	cfg      host.Config
 	counters PathCounters
 	reread   chan struct{} // the controller says that its ANA log changed
 	doubted  chan struct{} // a status contradicted the ANA log
-	rescan   chan struct{} // the namespaces are to be opened again
-	tried    chan struct{} // closed when the state says what came of the first attempt
-	closed   error         // of the end with the subsystem, valid when run has returned
+	rescan   chan struct{} // the namespaces must be opened again
+	tried    chan struct{} // closed when the state shows the result of the first attempt
+	closed   error         // the error of the shutdown by Subsystem.Close, valid when run has returned
 
 	// Guarded by Subsystem.mu.
 	state  State
@@ -52,12 +51,12 @@ func newPath(s *Subsystem, cfg *host.Config) *path {
 	return p
 }
 
-// logKeys say in a log which path it is, and what is wrong with it, by the keys of nvme/host.
+// logKeys returns the log attributes that identify the path, followed by more. The keys are those of nvme/host.
 func (p *path) logKeys(more ...any) []any {
 	return append([]any{"transport", p.cfg.Transport.Type().String(), "remote", p.cfg.Remote, "subsystem", p.cfg.SubNQN}, more...)
 }
 
-// status is called with Subsystem.mu held.
+// status returns the status of the path. Called with Subsystem.mu held.
 func (p *path) status() PathStatus {
 	st := PathStatus{
 		Transport: p.cfg.Transport.Type(), Remote: p.cfg.Remote, State: p.state, Since: p.since, Err: p.err,
@@ -74,7 +73,7 @@ func (p *path) status() PathStatus {
 	return st
 }
 
-// become is for every state but Live, which join sets.
+// become sets the state, for every state except Live, which join sets.
 func (p *path) become(state State, err error) {
 	s := p.sub
 	s.mu.Lock()
@@ -94,16 +93,16 @@ func (p *path) become(state State, err error) {
 	}
 }
 
-// tell tells the owner about a change.
+// tell reports a change to the owner.
 func (p *path) tell(st PathStatus) {
 	if p.sub.cfg.Changed != nil && !p.sub.isClosing() {
 		p.sub.cfg.Changed(st)
 	}
 }
 
-// run connects, again and again, until the path is given up or the subsystem closed.
+// run connects and reconnects until the path is given up or the subsystem closed.
 func (p *path) run() {
-	// Connect looks at what came of the first attempt when it is told that this is over.
+	// Connect looks at the result of the first attempt when it is told that this is over.
 	tried := sync.OnceFunc(func() { close(p.tried) })
 	defer tried()
 	ctx := p.sub.ctx
@@ -134,7 +133,7 @@ func (p *path) run() {
 	}
 }
 
-// pause waits for d. It reports false where the controller loss time is over before, or ctx.
+// pause waits for d. It returns false if the controller loss time ends first, or ctx does.
 func (p *path) pause(ctx context.Context, d time.Duration, lost time.Time) bool {
 	enough := true
 	if loss := p.sub.cfg.ControllerLoss; loss >= 0 {
@@ -170,7 +169,7 @@ func (p *path) connect(ctx context.Context, lost time.Time) (*host.Controller, e
 	return nil, err
 }
 
-// join finds the namespaces of a new controller, and lets them use it.
+// join finds the namespaces on a new controller, and makes the controller available to them.
 func (p *path) join(ctx context.Context, c *host.Controller) error {
 	g, err := p.readGroups(ctx, c)
 	if err != nil {
@@ -190,14 +189,14 @@ func (p *path) join(ctx context.Context, c *host.Controller) error {
 		s.mu.Lock()
 	}
 	p.state, p.since, p.err, p.ctrl, p.spaces = Live, time.Now(), nil, c, spaces
-	p.counters.Connects.Add(1) // before anybody can see that it is live
+	p.counters.Connects.Add(1) // before anybody can see that the path is live
 	st := p.status()
 	s.settle(s.spaces...)
 	p.tell(st)
 	return nil
 }
 
-// missing is a namespace that has not been looked for yet. Called with Subsystem.mu held.
+// missing returns a namespace that has not been looked for yet. Called with Subsystem.mu held.
 func missing(all []*space, found map[*space]*way) *space {
 	for _, n := range all {
 		if found[n] == nil {
@@ -215,7 +214,7 @@ func (p *path) serve(ctx context.Context, c *host.Controller) error {
 	defer over.Stop()
 	again := newReopening(p.sub.cfg.ReconnectDelay)
 	defer again.timer.Stop()
-	var checked time.Time // when a doubt was looked into
+	var checked time.Time // when the log was last read because of a doubt
 	for {
 		again.follow(p.hasHopes())
 		if since := changing.follow(p.groups); since.IsZero() {
@@ -253,7 +252,7 @@ func (p *path) serve(ctx context.Context, c *host.Controller) error {
 	}
 }
 
-// transitionTime is how long an ANA group may be in the change state.
+// transitionTime returns how long an ANA group may be in the change state.
 func transitionTime(c *host.Controller) time.Duration {
 	if t := c.Identify().ANATT; t != 0 {
 		return time.Duration(t) * time.Second
@@ -272,7 +271,7 @@ func (p *path) end(c *host.Controller) error {
 	return c.Close()
 }
 
-// sleep waits for d, or until there is nothing to wait for.
+// sleep waits for d, or until c or ctx ends.
 func sleep(ctx context.Context, c *host.Controller, d time.Duration) {
 	t := time.NewTimer(d)
 	defer t.Stop()

@@ -8,7 +8,7 @@ type Policy uint8
 // Policies.
 const (
 	RoundRobin Policy = iota // one after another
-	QueueDepth               // the one with the fewest requests under way
+	QueueDepth               // the one with the fewest outstanding requests
 )
 
 func (p Policy) String() string {
@@ -21,10 +21,10 @@ func (p Policy) String() string {
 	return fmt.Sprintf("policy %d", uint8(p))
 }
 
-// Policies are all of them.
+// Policies returns all policies.
 func Policies() []Policy { return []Policy{RoundRobin, QueueDepth} }
 
-// ParsePolicy reads the name of a policy.
+// ParsePolicy parses the name of a policy.
 func ParsePolicy(s string) (Policy, error) {
 	for _, p := range Policies() {
 		if s == p.String() {
@@ -37,7 +37,7 @@ func ParsePolicy(s string) (Policy, error) {
 	return 0, fmt.Errorf("%q is not a policy: want round-robin or queue-depth", s)
 }
 
-// choose picks the way of the next request; nil where there is none.
+// choose picks the way for the next request, or nil if there is none.
 func (n *space) choose() *way {
 	ways := *n.ways.Load()
 	switch {

@@ -26,8 +26,7 @@ func TestRoundRobin(t *testing.T) {
 	})
 }
 
-// TestQueueDepth: a path whose requests don't end gets no more of them than the others' number
-// says.
+// TestQueueDepth: a path whose requests don't end gets no more of them than the others have outstanding.
 func TestQueueDepth(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 2)

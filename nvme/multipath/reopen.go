@@ -9,8 +9,8 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme/host"
 )
 
-// open looks for a namespace on a controller. The error is that of a lost connection; what else
-// is wrong is in the way.
+// open looks for a namespace on a controller. It fails only if the connection is lost; any other problem is
+// recorded in the way.
 func (p *path) open(ctx context.Context, c *host.Controller, n *space) (*way, error) {
 	ns, err := c.Namespace(ctx, n.nsid)
 	if err == nil {
@@ -30,19 +30,19 @@ func (p *path) open(ctx context.Context, c *host.Controller, n *space) (*way, er
 	return w, nil
 }
 
-// passing reports whether a namespace that couldn't be opened because of err may be, a little later,
-// without a notice of the controller: that notifies of one that comes or goes.
+// passing reports whether a namespace that couldn't be opened because of err may open a little later without a
+// notice from the controller, which announces namespaces that appear or disappear.
 func passing(err error) bool {
 	return !final(err) && !errors.Is(err, nvme.StatusInvalidNamespace) && !errors.Is(err, host.ErrUnsupported)
 }
 
-// mayOpen reports whether it is worth while to open the namespace again unasked.
+// mayOpen reports whether it is worth trying to open the namespace again without being asked.
 func (w *way) mayOpen() bool { return w != nil && w.err != nil && w.passing }
 
-// anyWay has reopen look at every namespace.
+// anyWay makes reopen look at every namespace.
 func anyWay(*way) bool { return true }
 
-// hasHopes reports whether there is a namespace that is to be opened again.
+// hasHopes reports whether there is a namespace to be opened again.
 func (p *path) hasHopes() bool {
 	s := p.sub
 	s.mu.Lock()
@@ -55,8 +55,7 @@ func (p *path) hasHopes() bool {
 	return false
 }
 
-// reopening is the time of the next attempt to open namespaces that couldn't be opened for a passing
-// reason.
+// reopening times the next attempt to open namespaces that couldn't be opened for a passing reason.
 type reopening struct {
 	timer *time.Timer
 	armed bool
@@ -70,7 +69,7 @@ func newReopening(most time.Duration) *reopening {
 	return r
 }
 
-// follow has the timer run while there is something to open.
+// follow makes the timer run while there is something to open.
 func (r *reopening) follow(needed bool) {
 	switch {
 	case !needed:
@@ -82,7 +81,8 @@ func (r *reopening) follow(needed bool) {
 	}
 }
 
-// reopen looks again at the namespaces whose ways are meant: one may be gone, or another now.
+// reopen looks again at the namespaces whose ways meant selects: a namespace may have disappeared or been replaced
+// by another.
 func (p *path) reopen(ctx context.Context, c *host.Controller, meant func(*way) bool) error {
 	s := p.sub
 	s.mu.Lock()

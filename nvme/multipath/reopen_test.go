@@ -15,7 +15,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme/target"
 )
 
-// identifyFails has Identify Namespace end with a status, and notes when it was asked.
+// identifyFails makes Identify Namespace end with a status, and records when it was called.
 func (l *link) identifyFails(st nvme.Status, asked *[]time.Time) {
 	l.set(func(l *link) {
 		l.answerAdmin = func(c *nvme.Command, cqe *nvme.Completion) {
@@ -27,8 +27,8 @@ func (l *link) identifyFails(st nvme.Status, asked *[]time.Time) {
 	})
 }
 
-// TestReopen: a path on which a namespace can't be opened for a passing reason tries again, after
-// pauses that double, and says once why; requests wait meanwhile.
+// TestReopen: a path on which a namespace can't be opened for a passing reason retries after pauses that double,
+// and logs why once; requests wait in the meantime.
 func TestReopen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
@@ -75,7 +75,7 @@ func TestReopen(t *testing.T) {
 	})
 }
 
-// TestReopenNotice: a namespace that isn't there is left to the notice that it came.
+// TestReopenNotice: a namespace that isn't there is only looked for again after a notice.
 func TestReopenNotice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 1)
@@ -113,12 +113,12 @@ func (r *rig) replace(uuid [16]byte, size int64) {
 	}
 }
 
-// TestOpenAgain: to open a namespace once more shows what it is now: it may have grown, or be another one, while what was
-// opened before stays what it was, and takes nothing where another is in its place.
+// TestOpenAgain: opening a namespace again shows its present state: it may have grown, or be a different one; what
+// was opened before stays what it was, and takes no requests if another is in its place.
 func TestOpenAgain(t *testing.T) {
 	for name, change := range map[string]struct {
 		uuid  [16]byte // zero: the same
-		noted bool     // the paths have heard of it
+		noted bool     // the paths have noticed
 	}{
 		"grown":        {},
 		"grown, noted": {noted: true},

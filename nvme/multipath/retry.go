@@ -9,22 +9,21 @@ import (
 )
 
 const (
-	// maxTries is how often a request is sent again because of statuses that don't concern
-	// ANA; it is Linux's.
+	// maxTries is how often a request is sent again because of statuses that don't concern ANA; the number is
+	// Linux's.
 	maxTries = 5
-	// maxCuts is how often a request is sent again because its path was lost, for each path: all of
-	// them may be lost with one target, and each cut it short. Linux bounds that for a controller
-	// without multipath, by the same number.
+	// maxCuts is how often, for each path, a request is sent again because its path was lost: one target may lose
+	// all paths, and each of them cut the request short. Linux has the same bound for a controller without
+	// multipath.
 	maxCuts = 5
-	// pathPause is the pause before a path that failed internally is asked again, where there
-	// is no other.
+	// pathPause is the pause before a path that failed internally is tried again, if there is no other.
 	pathPause = 100 * time.Millisecond
-	// retryDelayUnit is that of CRDT1 to CRDT3.
+	// retryDelayUnit is the unit of CRDT1 to CRDT3.
 	retryDelayUnit = 100 * time.Millisecond
 )
 
-// repeatable reports whether executing c twice gives what executing it once gives, as long as
-// nobody else writes the same blocks at that time. Copy isn't: its ranges may overlap.
+// repeatable reports whether executing c twice has the same result as executing it once, as long as nobody else
+// writes the same blocks in the meantime. Copy isn't repeatable: its ranges may overlap.
 func repeatable(c *nvme.Command) bool {
 	if c.Fuse() != 0 {
 		return false
@@ -37,8 +36,8 @@ func repeatable(c *nvme.Command) bool {
 	return false
 }
 
-// again decides what becomes of a request that failed on a way: true where it is sent again,
-// or will be. It is called in the transport's context.
+// again decides what becomes of a request that failed on a way. It returns true if the request has been or will be
+// sent again, or has ended here. It is called in the transport's context.
 func (n *space) again(w *way, r *host.Request) bool {
 	if r.Cancelled() {
 		return false
@@ -51,8 +50,8 @@ func (n *space) again(w *way, r *host.Request) bool {
 		return false
 	}
 	if st.Code() == nvme.StatusCommandSequence {
-		// The controller isn't ready any more: it ends, or is being shut down, and has executed
-		// nothing. Do Not Retry holds for that controller.
+		// The controller is no longer ready: it has ended or is being shut down, and has executed nothing. Do Not
+		// Retry only applies to that controller.
 		if r.Tries++; r.Tries > maxTries {
 			return false
 		}
@@ -67,7 +66,7 @@ func (n *space) again(w *way, r *host.Request) bool {
 		n.refused(r)
 		return true
 	}
-	if !repeatable(&r.Cmd) { // a part of it may have been executed
+	if !repeatable(&r.Cmd) { // part of it may have been executed
 		return false
 	}
 	if r.Tries++; r.Tries > maxTries {
@@ -83,14 +82,14 @@ func (n *space) again(w *way, r *host.Request) bool {
 	return true
 }
 
-// cutShort is again for a request that was not answered. One with which every path that takes it is
-// lost ends: it may be what its target can't bear, and would end each controller that comes.
+// cutShort is again for a request that was not answered. A request that is lost with every path that takes it is
+// ended: it may be what crashes its target, and would end every further controller.
 func (n *space) cutShort(w *way, r *host.Request) bool {
 	if !errors.Is(r.Err, host.ErrLost) && !errors.Is(r.Err, host.ErrClosed) || n.sub.isClosing() {
 		return false
 	}
 	w.lost()
-	if !r.Sent() && r.Cmd.Fuse() == 0 { // nothing was done, and it ended nothing
+	if !r.Sent() && r.Cmd.Fuse() == 0 { // it did nothing, and can't be the cause of the loss
 		n.resend(r)
 		return true
 	}
@@ -107,9 +106,9 @@ func (n *space) cutShort(w *way, r *host.Request) bool {
 	return true
 }
 
-// refused sends again what was answered with an ANA status, or ends it where it has been refused
-// for as long as requests wait for a path. A controller whose log keeps saying that the namespace
-// can be used would have it otherwise for ever: to the log there is no outage.
+// refused sends a request again that was answered with an ANA status, or ends it if it has been refused for as long
+// as requests wait for a path. Without that, a controller whose log keeps saying that the namespace can be used
+// would hold up the request forever: by the log there is no outage.
 func (n *space) refused(r *host.Request) {
 	if r.Refused.IsZero() {
 		r.Refused = time.Now()
@@ -128,14 +127,14 @@ func (n *space) refused(r *host.Request) {
 	finish(r, err)
 }
 
-// retryDelay is what the controller asks for by CRD.
+// retryDelay returns the delay that the controller asks for by CRD.
 func retryDelay(c *host.Controller, st nvme.Status) time.Duration {
 	id := c.Identify()
 	times := [...]uint16{0, id.CRDT1, id.CRDT2, id.CRDT3}
 	return time.Duration(times[st.CRD()]) * retryDelayUnit
 }
 
-// send gives r to a way, or lets it wait for one.
+// send sends r by a way, or makes it wait for one.
 func (n *space) send(r *host.Request) {
 	if w := n.choose(); w != nil {
 		w.send(r)
@@ -144,7 +143,7 @@ func (n *space) send(r *host.Request) {
 	n.park(r)
 }
 
-// resend is send for a request that was sent before, and may have been cancelled meanwhile.
+// resend is send for a request that was sent before, and may have been cancelled in the meantime.
 func (n *space) resend(r *host.Request) {
 	if r.Cancelled() {
 		finish(r, errCancelled)
@@ -154,14 +153,15 @@ func (n *space) resend(r *host.Request) {
 	n.catch(r)
 }
 
-// catch cancels r where that was wanted before r was sent again: Cancel may have found it nowhere.
+// catch cancels r if that was requested just before r was sent again: Cancel may have found it nowhere.
 func (n *space) catch(r *host.Request) {
 	if r.Cancelled() {
 		carrier{n}.Cancel(r, false)
 	}
 }
 
-// elsewhere sends r by another way than w, or as later does by the same.
+// elsewhere sends r by a way of another path than w's, or if there is none, after a pause. It returns false as
+// later does.
 func (n *space) elsewhere(w *way, r *host.Request) bool {
 	for _, o := range *n.ways.Load() {
 		if o.path != w.path {
@@ -173,7 +173,7 @@ func (n *space) elsewhere(w *way, r *host.Request) bool {
 	return n.later(r, pathPause)
 }
 
-// later sends r after a time. It reports false where nothing is to wait any more, and r ends as it was answered.
+// later sends r after d. It returns false if requests must not wait any more: then r ends as it was answered.
 func (n *space) later(r *host.Request, d time.Duration) bool {
 	s := n.sub
 	s.mu.Lock()

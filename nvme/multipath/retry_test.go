@@ -12,11 +12,11 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme/host"
 )
 
-// TestStatuses: what is tried again, how often, when, and what isn't.
+// TestStatuses: what is retried, how often and when, and what isn't.
 func TestStatuses(t *testing.T) {
 	for name, c := range map[string]struct {
 		status nvme.Status
-		times  int // that the first path answers so
+		times  int // how often the first path answers so
 		ok     bool
 		want   int // answers of the first path
 		took   time.Duration
@@ -83,8 +83,8 @@ func TestNotRepeatable(t *testing.T) {
 	})
 }
 
-// TestNotSent: a command that mustn't be executed twice takes another path all the same where the one that was lost hadn't
-// sent it, and that counts for nothing.
+// TestNotSent: a command that must not be executed twice still takes another path if the lost one hadn't sent it,
+// and that doesn't count as a cut.
 func TestNotSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 1)
@@ -115,9 +115,8 @@ func TestNotSent(t *testing.T) {
 	})
 }
 
-// TestNotRepeatableStatus: one that was answered with an error may have been executed in part, as
-// Copy is, or have lost its other half. Only a status that says that it wasn't executed has it
-// sent again.
+// TestNotRepeatableStatus: a command that was answered with an error may have been executed in part, like Copy, or
+// have lost its other half. Only a status that says that it wasn't executed lets it be sent again.
 func TestNotRepeatableStatus(t *testing.T) {
 	fused := nvme.Command{byte(nvme.OpCompare), 1}
 	for name, c := range map[string]struct {
@@ -157,7 +156,7 @@ func TestNotRepeatableStatus(t *testing.T) {
 	}
 }
 
-// forgetful is a volume that loses what it has cached, and tells one flush of it, as a file does.
+// forgetful is a volume that loses what it has cached, and reports that to one flush, as a file does.
 type forgetful struct {
 	blockdev.Volume
 	flushes atomic.Int32
@@ -178,7 +177,7 @@ func (v *forgetful) Submit(r *blockdev.Request) {
 	v.Volume.Submit(r)
 }
 
-// TestLostFlush: who flushes is told what the volume has lost, though another Flush would succeed.
+// TestLostFlush: a caller of Flush is told what the volume has lost, although another Flush would succeed.
 func TestLostFlush(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem, err := blockdev.NewMemory(blockdev.Options{Size: volumeSize})

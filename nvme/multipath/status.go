@@ -18,8 +18,8 @@ type State uint8
 const (
 	Connecting   State = iota // it has not been live yet
 	Live                      // its controller is connected
-	Reconnecting              // it was live, and is tried again
-	GivenUp                   // it is not tried any more
+	Reconnecting              // it was live, and is being reconnected
+	GivenUp                   // it is no longer tried
 )
 
 func (s State) String() string {
@@ -36,32 +36,32 @@ func (s State) String() string {
 	return fmt.Sprintf("state %d", uint8(s))
 }
 
-// PathStatus is what a path is and did, at one moment.
+// PathStatus is the state and history of a path at one moment.
 type PathStatus struct {
 	Transport nvme.TransportType
 	Remote    netip.AddrPort
 	Local     netip.AddrPort // while live
 	CNTLID    uint16         // while live
 	State     State
-	Since     time.Time // when it came into the state
+	Since     time.Time // when it entered the state
 	Err       error     // why it isn't live
 	Access    []Access  // of each namespace that was opened, while live
 
-	UnderWay int64 // requests that have been sent by it and not ended
+	UnderWay int64 // requests sent by it that have not ended
 	Counters *PathCounters
 }
 
-// Access says how a live path leads to a namespace.
+// Access describes how a live path leads to a namespace.
 type Access struct {
 	NSID  uint32
 	State nvme.ANAState // 0: not known yet
 	Err   error         // why the path doesn't lead there
 }
 
-// Name is the path's address, as tcp://192.0.2.1:4420.
+// Name is the path's address, such as tcp://192.0.2.1:4420.
 func (s *PathStatus) Name() string { return fmt.Sprintf("%s://%s", s.Transport, s.Remote) }
 
-// Why is Err as text, without the name of the path.
+// Why returns Err as text, without the name of the path.
 func (s *PathStatus) Why() string {
 	var lost *host.LostError
 	var connect *host.ConnectError
@@ -81,7 +81,7 @@ func (s *PathStatus) Why() string {
 	return strings.TrimPrefix(s.Err.Error(), "nvme: ")
 }
 
-// access finds a namespace.
+// access returns the entry for a namespace, or nil.
 func (s *PathStatus) access(nsid uint32) *Access {
 	for i := range s.Access {
 		if s.Access[i].NSID == nsid {
@@ -91,7 +91,7 @@ func (s *PathStatus) access(nsid uint32) *Access {
 	return nil
 }
 
-// explain says why the path doesn't take requests to a namespace.
+// explain says why the path doesn't take requests for a namespace.
 func (s *PathStatus) explain(nsid uint32) string {
 	text := s.Name() + " is " + s.State.String()
 	switch a := s.access(nsid); {

@@ -13,28 +13,27 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme/host"
 )
 
-// Subsystem is an NVM subsystem that is reached by one path or several.
+// Subsystem is an NVM subsystem that is reached by one or more paths.
 type Subsystem struct {
 	cfg      Config
-	memory   host.Transport // gives the memory of requests
+	memory   host.Transport // allocates the memory of requests
 	counters Counters
-	ctx      context.Context // of everything in the background
+	ctx      context.Context // for everything in the background
 	stop     context.CancelFunc
 	work     sync.WaitGroup // the goroutines of paths
 	done     chan struct{}
-	several  atomic.Bool // there is, or was, more than one path
+	several  atomic.Bool // there is or was more than one path
 
-	mu      sync.Mutex // guards all below, and what paths, ways and namespaces say it does
+	mu      sync.Mutex // guards everything below, and the fields of paths, ways and spaces that say so
 	paths   []*path
 	spaces  []*space
 	closing bool
 	err     error // why done is closed
-	// impatient is set when nothing is to wait for a path any more.
+	// impatient is set when requests must no longer wait for a path.
 	impatient bool
 }
 
-// patience is how long requests wait while no path can take them; negative for ever. Called
-// with mu held.
+// patience is how long requests wait while no path can take them; negative means forever. Called with mu held.
 func (s *Subsystem) patience() time.Duration {
 	if s.impatient {
 		return 0
@@ -42,15 +41,14 @@ func (s *Subsystem) patience() time.Duration {
 	return s.cfg.patience()
 }
 
-// Connect tries every path once, and returns when all have been tried and one is live at
-// least. The others are tried further, unless their target refuses them for good. The error
-// names every path.
+// Connect tries every path once, and returns when all have been tried and at least one is live. It keeps trying the
+// others in the background, unless their target refuses them for good. The error names every path.
 func Connect(ctx context.Context, cfg Config) (*Subsystem, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
 	s := &Subsystem{cfg: cfg.withDefaults(), done: make(chan struct{}), memory: cfg.Paths[0].Transport}
-	// Memory that an RDMA device knows is as good for TCP as any other.
+	// Memory that is registered with an RDMA device is as good for TCP as any other.
 	for i := range cfg.Paths {
 		if t := cfg.Paths[i].Transport; t.Type() == nvme.TransportRDMA {
 			s.memory = t
@@ -76,7 +74,7 @@ func Connect(ctx context.Context, cfg Config) (*Subsystem, error) {
 			return s, nil
 		}
 		err := paths[i].Err
-		if err == nil && ctx.Err() != nil { // before its first attempt has
+		if err == nil && ctx.Err() != nil { // before its first attempt has ended
 			err = &host.ConnectError{Stage: "connection", Transport: paths[i].Transport, Peer: paths[i].Remote,
 				SubNQN: s.SubNQN(), Err: ctx.Err()}
 		}
@@ -88,7 +86,7 @@ func Connect(ctx context.Context, cfg Config) (*Subsystem, error) {
 	return nil, errors.Join(append(errs, s.Close())...)
 }
 
-// start makes a path and its goroutine. Called with mu held.
+// start creates a path and its goroutine. Called with mu held.
 func (s *Subsystem) start(cfg *host.Config) {
 	p := newPath(s, cfg)
 	s.paths = append(s.paths, p)
@@ -96,9 +94,9 @@ func (s *Subsystem) start(cfg *host.Config) {
 	s.work.Go(p.run)
 }
 
-// AddPath adds a path, which is tried in the background. One that is there already is not
-// added again; one that was given up is tried anew. The error matches host.ErrConfig, or host.ErrClosed after Close and
-// when every path was given up.
+// AddPath adds a path, which is tried in the background. A path that already exists is not added again; one that
+// was given up is tried anew. The error matches host.ErrConfig, or host.ErrClosed after Close and when every path
+// was given up.
 func (s *Subsystem) AddPath(cfg host.Config) error {
 	if err := checkPath(&s.cfg.Paths[0], &cfg); err != nil {
 		return fmt.Errorf("nvme: %w: %w", host.ErrConfig, err)
@@ -125,10 +123,10 @@ func (s *Subsystem) SubNQN() string { return s.cfg.Paths[0].SubNQN }
 // Policy is the policy in effect.
 func (s *Subsystem) Policy() Policy { return s.cfg.Policy }
 
-// Counters counts requests that no path could take.
+// Counters returns the counters of requests that no path could take.
 func (s *Subsystem) Counters() *Counters { return &s.counters }
 
-// Paths is what each path is and did.
+// Paths returns the status of each path.
 func (s *Subsystem) Paths() []PathStatus {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -144,14 +142,14 @@ func (s *Subsystem) statuses() []PathStatus {
 	return all
 }
 
-// pathCount is how many paths there are.
+// pathCount returns the number of paths.
 func (s *Subsystem) pathCount() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.paths)
 }
 
-// Waiting is the number of requests that wait for a path.
+// Waiting returns the number of requests that wait for a path.
 func (s *Subsystem) Waiting() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -162,7 +160,7 @@ func (s *Subsystem) Waiting() int {
 	return n
 }
 
-// Controllers are the controllers of the live paths.
+// Controllers returns the controllers of the live paths.
 func (s *Subsystem) Controllers() []*host.Controller {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -175,23 +173,24 @@ func (s *Subsystem) Controllers() []*host.Controller {
 	return all
 }
 
-// Alloc gives n bytes of memory that a path moves at the least cost, RDMA before TCP, aligned as [host.Transport] says.
+// Alloc returns n bytes of memory that a path transfers at the least cost, RDMA before TCP, aligned as
+// [host.Transport] says.
 func (s *Subsystem) Alloc(n int) ([]byte, error) { return s.memory.Alloc(n) }
 
-// Free takes memory of Alloc back.
+// Free releases memory from Alloc.
 func (s *Subsystem) Free(b []byte) { s.memory.Free(b) }
 
-// Done is closed when every path was given up, or the subsystem closed; Err then says why.
+// Done is closed when every path was given up, or the subsystem was closed; Err then says why.
 func (s *Subsystem) Done() <-chan struct{} { return s.done }
 
-// Err is nil while a path lives or is tried.
+// Err is nil while a path is live or is being tried.
 func (s *Subsystem) Err() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.err
 }
 
-// end closes done because of err; the first call counts. Called with mu held.
+// end closes done because of err; only the first call has an effect. Called with mu held.
 func (s *Subsystem) end(err error) {
 	if s.err == nil {
 		s.err = err
@@ -199,8 +198,8 @@ func (s *Subsystem) end(err error) {
 	}
 }
 
-// StopWaiting ends every request that waits for a path, or for the time at which a controller wants it
-// again, and those that would have to from now on: for a user who doesn't want to wait any longer.
+// StopWaiting ends every request that waits for a path or for the delay that a controller asked for, and from then
+// on every request that would have to wait: it is for a user that doesn't want to wait any longer.
 func (s *Subsystem) StopWaiting() {
 	s.mu.Lock()
 	s.impatient = true
@@ -214,12 +213,13 @@ func (s *Subsystem) StopWaiting() {
 		n.expire()
 	}
 	for _, r := range delayed {
-		r.Done(r) // as it was answered
+		r.Done(r) // with the answer that it got
 	}
 }
 
-// Close shuts every controller down, and returns when nothing runs any more. Requests that are still under way, or wait,
-// end with an error that matches host.ErrClosed. The error says which controllers could not be shut down orderly.
+// Close shuts every controller down, and returns when nothing runs any more. Requests that are still outstanding,
+// or waiting, end with an error that matches host.ErrClosed. The error says which controllers could not be shut
+// down in an orderly way.
 func (s *Subsystem) Close() error {
 	s.mu.Lock()
 	s.closing = true
@@ -241,8 +241,8 @@ func (s *Subsystem) Close() error {
 	return errors.Join(errs...)
 }
 
-// settle follows a change of how paths lead to namespaces: it finds which ways each of these has, sends what waited
-// for one, and ends what waits for none. Called with mu held; it unlocks it.
+// settle handles a change in how paths lead to the given spaces: it finds the best ways of each, sends the requests
+// that waited for one, and ends those for which none can come. Called with mu held; it unlocks it.
 func (s *Subsystem) settle(changed ...*space) {
 	type ready struct {
 		n  *space
@@ -283,9 +283,9 @@ func (s *Subsystem) settle(changed ...*space) {
 	}
 }
 
-// Namespaces opens every namespace that is active on any live path, in the order of their NSIDs. One that went away meanwhile
-// is left out. So is one that can't be used, and the error says why, beside those that can; they are nil where nothing is
-// known of them.
+// Namespaces opens every namespace that is active on any live path, in the order of their NSIDs. A namespace that
+// disappeared in the meantime is left out. So is one that can't be used: then the error says why, and the usable
+// ones are still returned. The result is nil if nothing is known of the namespaces.
 func (s *Subsystem) Namespaces(ctx context.Context) ([]*Namespace, error) {
 	ids, err := s.active(ctx)
 	if err != nil {
@@ -307,8 +307,8 @@ func (s *Subsystem) Namespaces(ctx context.Context) ([]*Namespace, error) {
 	return all, errors.Join(errs...)
 }
 
-// active is the NSIDs of the namespaces that are active on any live path, ascending: a namespace is attached to controllers
-// one by one.
+// active returns the NSIDs of the namespaces that are active on any live path, in ascending order: a namespace is
+// attached to each controller separately.
 func (s *Subsystem) active(ctx context.Context) ([]uint32, error) {
 	var all []uint32
 	err, told := s.notLive(), false
@@ -317,7 +317,7 @@ func (s *Subsystem) active(ctx context.Context) ([]uint32, error) {
 		switch {
 		case failed == nil:
 			all, told = append(all, ids...), true
-		case c.Err() != nil: // the other paths stand in for one that is lost
+		case c.Err() != nil: // the other paths stand in for a lost one
 			err = failed
 		default:
 			return nil, failed
@@ -330,14 +330,15 @@ func (s *Subsystem) active(ctx context.Context) ([]uint32, error) {
 	return slices.Compact(all), nil
 }
 
-// notLive is the error where a live path is needed and there is none.
+// notLive returns the error for when a live path is needed and there is none.
 func (s *Subsystem) notLive() error {
 	return &NoPathError{SubNQN: s.SubNQN(), Paths: s.Paths()}
 }
 
-// Namespace opens the namespace nsid, as it is now, on every live path; the others join when they are. What one command
-// moves is what the path that takes the least moves. To open one again shows what became of it: whether it has grown, and
-// where another has its NSID now that other, while the one that was there takes nothing any more.
+// Namespace opens the namespace nsid, as it is now, on every live path; the other paths join when they are live.
+// One command transfers what the path with the smallest transfers allows. Opening a namespace again shows its
+// present state: whether it has grown or, if another namespace has its NSID now, that one; the old one then takes
+// no more requests.
 func (s *Subsystem) Namespace(ctx context.Context, nsid uint32) (*Namespace, error) {
 	var found []*host.Namespace
 	var base *host.Namespace
@@ -363,7 +364,7 @@ func (s *Subsystem) Namespace(ctx context.Context, nsid uint32) (*Namespace, err
 	n := s.space(nsid)
 	if n != nil && n.accepts(base) != nil {
 		n.review(found)
-		s.settle(n) // which ends what waits for it
+		s.settle(n) // this ends the requests that wait for it
 		s.mu.Lock()
 		if n.hopeless() {
 			n.replaced = true
@@ -375,13 +376,13 @@ func (s *Subsystem) Namespace(ctx context.Context, nsid uint32) (*Namespace, err
 		return s.enter(found, base).opened(base), nil
 	}
 	defer s.mu.Unlock()
-	if n.accepts(base) != nil { // a path that doesn't live may still lead to what it was
+	if n.accepts(base) != nil { // a path that isn't live may still lead to the old one
 		base = n.base
 	}
 	return n.opened(base), nil
 }
 
-// space is that of a namespace that was opened; nil where it wasn't. Called with mu held.
+// space returns the space of a namespace that was opened, or nil. Called with mu held.
 func (s *Subsystem) space(nsid uint32) *space {
 	if i := slices.IndexFunc(s.spaces, func(n *space) bool { return n.nsid == nsid }); i >= 0 {
 		return s.spaces[i]
@@ -389,7 +390,7 @@ func (s *Subsystem) space(nsid uint32) *space {
 	return nil
 }
 
-// enter has each path lead to a namespace, which was found by some of them. Called with mu held; it unlocks it.
+// enter makes each path lead to a namespace, which some of them have found. Called with mu held; it unlocks it.
 func (s *Subsystem) enter(found []*host.Namespace, base *host.Namespace) *space {
 	n := newSpace(s, base)
 	s.spaces = append(s.spaces, n)

@@ -14,7 +14,7 @@ func (s *Subsystem) isClosing() bool {
 	return s.closing
 }
 
-// refusal is why r can't wait.
+// refusal returns why r can't wait.
 func (n *space) refusal(r *host.Request) error {
 	if r.Cancelled() {
 		return errCancelled
@@ -22,7 +22,7 @@ func (n *space) refusal(r *host.Request) error {
 	return errClosed
 }
 
-// park lets r wait for a way, or ends it where none will come in time.
+// park makes r wait for a way, or ends it if none will come in time.
 func (n *space) park(r *host.Request) {
 	s := n.sub
 	s.mu.Lock()
@@ -30,7 +30,7 @@ func (n *space) park(r *host.Request) {
 	switch {
 	case s.closing || r.Cancelled():
 		err = n.refusal(r)
-	case len(*n.ways.Load()) > 0: // one has come meanwhile
+	case len(*n.ways.Load()) > 0: // one has appeared in the meantime
 		s.mu.Unlock()
 		n.send(r)
 		return
@@ -51,7 +51,7 @@ func (n *space) park(r *host.Request) {
 	s.mu.Unlock()
 }
 
-// expire ends what has waited for as long as anything may.
+// expire ends all waiting requests once the outage has lasted as long as requests may wait.
 func (n *space) expire() {
 	s := n.sub
 	s.mu.Lock()
@@ -60,7 +60,7 @@ func (n *space) expire() {
 		s.mu.Unlock()
 		return
 	}
-	if left := s.patience() - time.Since(n.outage); left > 0 { // of another outage
+	if left := s.patience() - time.Since(n.outage); left > 0 { // the timer was for an earlier outage
 		n.timer = time.AfterFunc(left, n.expire)
 		s.mu.Unlock()
 		return
@@ -75,7 +75,7 @@ func (n *space) expire() {
 	}
 }
 
-// takeWaiting takes what waits for a way. Called with Subsystem.mu held.
+// takeWaiting removes and returns the requests that wait for a way. Called with Subsystem.mu held.
 func (n *space) takeWaiting() []*host.Request {
 	if n.timer != nil {
 		n.timer.Stop()
@@ -86,7 +86,7 @@ func (n *space) takeWaiting() []*host.Request {
 	return rs
 }
 
-// takeDelayed takes what waits for its time. Called with Subsystem.mu held.
+// takeDelayed removes and returns the requests that wait for their delay. Called with Subsystem.mu held.
 func (n *space) takeDelayed() (rs []*host.Request) {
 	for r, t := range n.delayed {
 		t.Stop()
@@ -96,7 +96,7 @@ func (n *space) takeDelayed() (rs []*host.Request) {
 	return rs
 }
 
-// forget takes r out of what waits, and reports whether it was there. Called with
+// forget removes r from the waiting and delayed requests, and reports whether it was there. Called with
 // Subsystem.mu held.
 func (n *space) forget(r *host.Request) bool {
 	if t := n.delayed[r]; t != nil {

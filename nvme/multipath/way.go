@@ -7,26 +7,26 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme/host"
 )
 
-// way is how one connected controller leads to one namespace. When the controller is lost the
-// way is dead, and the next controller of the path gets another.
+// way is how one connected controller leads to one namespace. When the controller is lost the way is dead, and the
+// next controller of the path gets a new way.
 type way struct {
 	ns     *space
 	path   *path
 	ctrl   *host.Controller
 	queues []*host.Queue
-	err    error // why it doesn't lead there, after all
+	err    error // why it doesn't lead there after all
 	turn   atomic.Uint32
-	// passing: err may be over soon, and the namespace is opened again unasked.
+	// passing: err may be temporary, so opening the namespace is retried without a notice.
 	passing bool
 
 	// Guarded by Subsystem.mu.
 	group uint32        // ANA group of the namespace
-	state nvme.ANAState // 0: the log hasn't the group
-	stale bool          // a status contradicted state: the log is to be read
+	state nvme.ANAState // 0: the log doesn't have the group
+	stale bool          // a status contradicted state: the log must be read
 	dead  bool
 }
 
-// way makes the way of a controller to a namespace as it has it.
+// way returns the way of controller c to a namespace that c has as ns.
 func (p *path) way(n *space, c *host.Controller, ns *host.Namespace) *way {
 	w := &way{ns: n, path: p, ctrl: c, queues: c.Queues(), group: ns.Identity.ANAGRPID}
 	w.err = n.accepts(ns)
@@ -54,7 +54,7 @@ func (w *way) send(r *host.Request) {
 	w.queues[lane%len(w.queues)].SubmitOne(r)
 }
 
-// Ended is host.Route's: a request that ended well, or for good, goes to its owner.
+// Ended implements host.Route: a request that succeeded, or failed for good, goes to its owner.
 func (w *way) Ended(r *host.Request) bool {
 	w.path.counters.Ended.Add(1)
 	if r.Err == nil && r.Status().OK() {
@@ -67,8 +67,8 @@ func (w *way) Ended(r *host.Request) bool {
 	return true
 }
 
-// lost notes that the controller is gone, as soon as the first request is cut short: the path
-// itself learns it a moment later.
+// lost marks the ways of the controller dead as soon as the first request is cut short: the path itself learns of
+// the loss a moment later.
 func (w *way) lost() {
 	s := w.ns.sub
 	s.mu.Lock()
@@ -83,7 +83,7 @@ func (w *way) lost() {
 	s.settle(s.spaces...)
 }
 
-// doubt notes that a status contradicted the ANA log, which the path then reads again.
+// doubt records that a status contradicted the ANA log, which makes the path read the log again.
 func (w *way) doubt() {
 	s := w.ns.sub
 	s.mu.Lock()
@@ -96,7 +96,7 @@ func (w *way) doubt() {
 	s.settle(w.ns)
 }
 
-// poke wakes whoever waits on c, or will.
+// poke wakes the goroutine that receives from c, now or the next time it does.
 func poke(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:

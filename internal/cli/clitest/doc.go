@@ -1,2 +1,2 @@
-// Package clitest holds what both programs' commands have to do alike, for their tests.
+// Package clitest has tests for behaviour that the commands of both programs share.
 package clitest

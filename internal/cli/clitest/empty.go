@@ -11,9 +11,9 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/cli"
 )
 
-// RefusesEmptyValues fails t where a flag of any command takes an empty value, as of a shell variable that isn't set, for
-// none: a write would go to another subsystem than the one that is meant, and a target would let every host in. There is
-// no flag for which empty means something. newRoot makes the program's commands.
+// RefusesEmptyValues fails t if a flag of any command treats an empty value, such as that of an unset shell
+// variable, as none: a write would go to another subsystem than intended, and a target would let every host in. No
+// flag gives an empty value a meaning. newRoot makes the program's commands.
 func RefusesEmptyValues(t *testing.T, newRoot func() *cobra.Command) {
 	t.Helper()
 	for path, flags := range commandFlags(newRoot(), "", map[string]bool{}) {
@@ -34,8 +34,8 @@ func RefusesEmptyValues(t *testing.T, newRoot func() *cobra.Command) {
 	}
 }
 
-// commandFlags are the flags of every command below c that does something by itself, by its words. Those that several
-// commands share are with one of them: known has what tells them apart.
+// commandFlags returns the flags of every leaf command below c, keyed by the command's words. Flags that several
+// commands share are listed with one of them: known holds what identifies them.
 func commandFlags(c *cobra.Command, words string, known map[string]bool) map[string][]string {
 	all := map[string][]string{}
 	for _, sub := range c.Commands() {
@@ -44,7 +44,7 @@ func commandFlags(c *cobra.Command, words string, known map[string]bool) map[str
 		if sub.HasSubCommands() {
 			continue
 		}
-		sub.InheritedFlags() // which enters them
+		sub.InheritedFlags() // adds the inherited flags to Flags
 		sub.Flags().VisitAll(func(f *pflag.Flag) {
 			if what := f.Name + f.Usage; !known[what] {
 				known[what], all[path] = true, append(all[path], f.Name)

@@ -24,7 +24,7 @@ func NewPipe(t *testing.T) (path string) {
 	return path
 }
 
-// AwaitReader waits until somebody opens a pipe to read it. Whoever does waits for data then, until w is closed.
+// AwaitReader waits until somebody opens the pipe for reading. The reader then waits for data until w is closed.
 func AwaitReader(t *testing.T, path string) (w *os.File) {
 	t.Helper()
 	var err error
@@ -37,8 +37,8 @@ func AwaitReader(t *testing.T, path string) (w *os.File) {
 	return w
 }
 
-// IsInterrupted fails t where one of the commands, whose last word lacks the name of the file that it reads, can't be
-// interrupted while that is a pipe or terminal and nothing comes.
+// IsInterrupted fails t if one of the commands, each of which lacks as its last word the name of the file that it
+// reads, can't be interrupted while that file is a pipe or terminal and no data comes.
 func IsInterrupted(t *testing.T, newRoot func() *cobra.Command, commands ...string) {
 	t.Helper()
 	pipe := NewPipe(t)
