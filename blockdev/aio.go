@@ -11,28 +11,29 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/duty"
 )
 
-// queueAIO gives the aligned reads and writes of a file volume to Linux's asynchronous I/O, io_submit or io_uring.
-// Whoever has a request submits it by itself. What is done is completed by whoever is on duty, who sees it where the
-// kernel writes it, and where nobody is by one goroutine, which blocks until the device has something. What would
-// block, and what the system refuses to do in this way, goes to the volume's workers.
+// queueAIO passes the aligned reads and writes of a file volume to Linux's asynchronous I/O, io_submit or io_uring. The
+// goroutine that has a request submits it itself. Finished requests are completed by an attendant on duty (see package
+// duty), which polls the memory that the kernel writes to, or, if nobody is on duty, by one goroutine, which blocks
+// until the device has something. Requests that would block, and those that the system refuses to do asynchronously, go
+// to the volume's workers.
 type queueAIO struct {
 	v      *file
 	k      kernelAIO
-	writes *aioWrites // where they may hang in Submit; else nil
+	writes *aioWrites // of a volume whose writes may hang in Submit; else nil
 	slots  []*aioSlot
 	ended  chan struct{}
 
 	inFlight atomic.Int64 // slots in use
-	writing  atomic.Int64 // those with writes to a regular file
-	parked   atomic.Bool  // the goroutine sleeps until wake: whoever is on duty completes
+	writing  atomic.Int64 // slots with writes to a regular file
+	parked   atomic.Bool  // the goroutine sleeps until wake: attendants on duty complete
 	closed   atomic.Bool
 	wake     chan struct{} // room for one
 
-	taking sync.Mutex // of whoever on duty completes, and guards what follows
+	taking sync.Mutex // held by the attendant that completes; guards the following
 	events [aioEvents]aio.Event
 	row    Row
 
-	mu   sync.Mutex // and guards the slots
+	mu   sync.Mutex // guards the following and the slots
 	free []*aioSlot
 }
 
@@ -71,7 +72,7 @@ func newAIO(v *file, k kernelAIO) *queueAIO {
 	return q
 }
 
-// run is the life of the goroutine that completes.
+// run is the goroutine that completes requests.
 func (q *queueAIO) run() {
 	defer close(q.ended)
 	var row Row
@@ -86,7 +87,7 @@ func (q *queueAIO) run() {
 	}
 }
 
-// completeAll takes the results of slots' requests.
+// completeAll handles the results of slots' requests.
 func (q *queueAIO) completeAll(row *Row, events []aio.Event) {
 	for _, e := range events {
 		q.complete(row, q.slots[e.Data], e.Res)
@@ -94,7 +95,7 @@ func (q *queueAIO) completeAll(row *Row, events []aio.Event) {
 	row.End()
 }
 
-// park keeps the goroutine out of the kernel, which would wake it for each event, while somebody else looks.
+// park keeps the goroutine out of the kernel, which would wake it for each event, while attendants look at the queue.
 func (q *queueAIO) park() {
 	if !duty.Attended() {
 		return
@@ -106,17 +107,17 @@ func (q *queueAIO) park() {
 	<-q.wake
 }
 
-// unpark has the goroutine wait for events, if it doesn't.
+// unpark makes the goroutine wait for events, if it is parked.
 func (q *queueAIO) unpark() {
 	if q.parked.CompareAndSwap(true, false) {
 		q.wake <- struct{}{}
 	}
 }
 
-// Awaited is duty.Ring's.
+// Awaited implements duty.Ring.
 func (q *queueAIO) Awaited() bool { return q.parked.Load() && q.inFlight.Load() > 0 }
 
-// Look is duty.Ring's.
+// Look implements duty.Ring.
 func (q *queueAIO) Look() bool {
 	if !q.parked.Load() {
 		return false
@@ -128,7 +129,7 @@ func (q *queueAIO) Look() bool {
 	return found
 }
 
-// take completes what is done, unless somebody does.
+// take completes finished requests, unless another goroutine is doing so.
 func (q *queueAIO) take() (found bool) {
 	if !q.taking.TryLock() {
 		return false
@@ -142,18 +143,19 @@ func (q *queueAIO) take() (found bool) {
 	return n > 0
 }
 
-// giveWay lets a thread of the kernel have the processor. One completes a write to a regular file, where the disk
-// has interrupted: if that is where somebody looks, the write wouldn't be done before the look is over.
+// giveWay yields the processor to a thread of the kernel: it is a kernel thread that completes a write to a regular
+// file, on the processor that the disk interrupted. If that is the processor that looks, the write wouldn't complete
+// before the look is over.
 func giveWay() { _, _, _ = unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0) }
 
-// Left is duty.Ring's.
+// Left implements duty.Ring.
 func (q *queueAIO) Left() {
 	if q.Awaited() {
 		q.unpark()
 	}
 }
 
-// submit has what is left of r done.
+// submit has the rest of r done.
 func (q *queueAIO) submit(r *Request) {
 	switch {
 	case r.Op == OpWrite && q.writes != nil:
@@ -165,7 +167,7 @@ func (q *queueAIO) submit(r *Request) {
 	}
 }
 
-// begin hands what is left of r to the kernel, or else to a worker.
+// begin hands the rest of r to the kernel, or else to a worker.
 func (q *queueAIO) begin(r *Request) {
 	q.mu.Lock()
 	n := len(q.free)
@@ -189,7 +191,7 @@ func (q *queueAIO) begin(r *Request) {
 	q.v.pool.Submit(r)
 }
 
-// prepare makes a request for what is left of r, of length 0 where the buffers are too many. mu is held.
+// prepare returns a request for the rest of r, with length 0 if it has too many buffers. mu is held.
 func (q *queueAIO) prepare(s *aioSlot, r *Request) aio.Request {
 	s.r = r
 	k := q.v.fillIovecs(s.iov[:], r)
@@ -210,7 +212,7 @@ func (q *queueAIO) prepare(s *aioSlot, r *Request) aio.Request {
 	return req
 }
 
-// complete takes the result of a slot's request.
+// complete handles the result of a slot's request.
 func (q *queueAIO) complete(row *Row, s *aioSlot, res int64) {
 	r, flags := q.release(s)
 	if !q.v.took(row, r, res, flags) {
@@ -218,7 +220,7 @@ func (q *queueAIO) complete(row *Row, s *aioSlot, res int64) {
 	}
 }
 
-// release frees a slot, and tells whose it was.
+// release frees a slot, and returns the request that it held.
 func (q *queueAIO) release(s *aioSlot) (r *Request, flags int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -230,7 +232,7 @@ func (q *queueAIO) release(s *aioSlot) (r *Request, flags int) {
 	return r, flags
 }
 
-// count counts r among what is in the kernel.
+// count adds n to the counts of requests in the kernel, for r.
 func (q *queueAIO) count(r *Request, n int64) {
 	q.inFlight.Add(n)
 	if r.Op == OpWrite && !q.v.device {
@@ -238,10 +240,10 @@ func (q *queueAIO) count(r *Request, n int64) {
 	}
 }
 
-// close ends the queue. Nothing is in flight, and nothing is submitted any more.
+// close ends the queue. Nothing is in flight, and nothing more is submitted.
 func (q *queueAIO) close() {
 	duty.RemoveRing(q)
-	q.taking.Lock() // for good: the kernel's memory is about to go
+	q.taking.Lock() // never unlocked: the kernel's memory is about to go
 	q.closed.Store(true)
 	q.unpark()
 	q.k.Close()

@@ -11,14 +11,14 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/duty"
 )
 
-// TestAIOAttended: while somebody is on duty it completes what is done, and what it leaves when it goes is
-// completed by the queue's own goroutine; each request once.
+// TestAIOAttended: an attendant on duty completes what is done, and what it leaves when it goes off duty is completed
+// by the queue's own goroutine; each request once.
 func TestAIOAttended(t *testing.T) {
 	t.Run("io_submit", func(t *testing.T) { testAttended(t, openInternal(t, IODirect)) })
 	t.Run("io_uring", func(t *testing.T) { testAttended(t, openInternal(t, IOUring)) })
 }
 
-// batch is writes that are submitted together, again and again.
+// batch is a set of writes that are submitted together, again and again.
 type batch struct {
 	all  [32]Request
 	done chan error
@@ -57,7 +57,7 @@ func testAttended(t *testing.T, v *file) {
 	if v.aio == nil {
 		t.Skip(v.info.Mode)
 	}
-	a := duty.NewAttendant(func() {}) // whom a slow machine replaces by nobody, so that it goes on itself
+	a := duty.NewAttendant(func() {}) // if replaced, the test's goroutine itself continues
 	defer a.Close()
 	b := newBatch()
 	found := 0
@@ -94,7 +94,7 @@ func testAttended(t *testing.T, v *file) {
 	}
 }
 
-// idleAIO is asynchronous I/O that does nothing until it is let.
+// idleAIO is asynchronous I/O that does nothing until it is allowed to.
 type idleAIO struct {
 	mu   sync.Mutex
 	got  []aio.Event
@@ -129,7 +129,7 @@ func (a *idleAIO) Take(events []aio.Event) int {
 func (a *idleAIO) Ready() bool { return false }
 func (a *idleAIO) Close()      { close(a.end) }
 
-// TestAIOFull: what the kernel's queue has no room for workers do, and all of it is done once.
+// TestAIOFull: workers do the requests for which the kernel's queue has no room, and each is done once.
 func TestAIOFull(t *testing.T) {
 	v := openInternal(t, IOBuffered)
 	a := &idleAIO{goOn: make(chan struct{}), end: make(chan struct{})}

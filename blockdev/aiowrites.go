@@ -8,17 +8,17 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/duty"
 )
 
-// aioWrites submits the writes to a regular file: io_submit waits where the file system is frozen, as for a
-// snapshot, RWF_NOWAIT or not. So whoever is on duty submits them as work that may block (see duty): who hangs
-// there is replaced, and the writes behind it wait for the same. io_uring doesn't wait there.
+// aioWrites submits the writes to a regular file: io_submit blocks while the file system is frozen, as for a snapshot,
+// even with RWF_NOWAIT. So attendants on duty submit them, as work that may block (see package duty): an attendant that
+// hangs there is replaced, and the writes behind it wait for the same thing. io_uring doesn't block there.
 type aioWrites struct {
 	q     *queueAIO
 	drain func() // beginAll
-	apart func() // the same, where no ring's requests wait with it
+	apart func() // drain, in a goroutine where no ring's requests wait with it
 
 	mu    sync.Mutex
 	queue requestQueue
-	busy  bool // somebody takes what is in the queue, or is about to
+	busy  bool // somebody is emptying the queue, or is about to
 	later *time.Timer
 }
 
@@ -29,8 +29,9 @@ func newAIOWrites(q *queueAIO) *aioWrites {
 	return w
 }
 
-// submit has r submitted soon. The caller does so only in a program that receives no packets: else it may be one who
-// does and can't be on duty, as behind a capture or a fault, or one of the RNIC's timers.
+// submit has r submitted soon. The caller does so itself only in a program that receives no packets: otherwise it may
+// be a goroutine that receives packets but can't be on duty, for example behind a capture or a fault, or one of the
+// RNIC's timers.
 func (w *aioWrites) submit(r *Request) {
 	w.mu.Lock()
 	w.queue.push(r)
@@ -46,7 +47,7 @@ func (w *aioWrites) submit(r *Request) {
 	}
 }
 
-// Do is duty.Task's.
+// Do implements duty.Task.
 func (w *aioWrites) Do() {
 	if !aio.ApartHere(w.drain) {
 		go w.apart()
@@ -62,7 +63,7 @@ func (w *aioWrites) beginAll() {
 	}
 }
 
-// Decline is duty.Task's: nobody on duty has time, and workers write.
+// Decline implements duty.Task: nobody on duty has time, so workers write.
 func (w *aioWrites) Decline() {
 	for r := w.next(); r != nil; r = w.next() {
 		if !w.drop(r) {
@@ -71,7 +72,7 @@ func (w *aioWrites) Decline() {
 	}
 }
 
-// next takes a request; nil where there is none, or those that there are have to wait.
+// next takes a request from the queue; nil if there is none, or if the queue has to wait.
 func (w *aioWrites) next() *Request {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -84,7 +85,7 @@ func (w *aioWrites) next() *Request {
 	return r
 }
 
-// takeLater has what is in the queue taken after a pause. w.mu is held.
+// takeLater has the queue emptied after a pause. w.mu is held.
 func (w *aioWrites) takeLater(pause time.Duration) {
 	if w.later == nil {
 		w.later = time.AfterFunc(pause, w.apart)
@@ -93,7 +94,7 @@ func (w *aioWrites) takeLater(pause time.Duration) {
 	}
 }
 
-// drop ends r if nobody wants it any more.
+// drop completes r if it is no longer wanted.
 func (w *aioWrites) drop(r *Request) bool {
 	if !r.unwanted() {
 		return false

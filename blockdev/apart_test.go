@@ -15,9 +15,9 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/soon"
 )
 
-// freezingFS mounts a file system, which freeze has hold up whoever changes something, until thaw.
+// freezingFS mounts a file system that freeze makes block every change, until thaw.
 func freezingFS(t *testing.T, kind string) (dir string, freeze, thaw func()) {
-	dev := loopDevice(t, 320*mib) // the least that an XFS has is 300
+	dev := loopDevice(t, 320*mib) // an XFS needs at least 300
 	if out, err := exec.Command("mkfs."+kind, dev).CombinedOutput(); err != nil {
 		t.Skipf("mkfs.%s: %v: %s", kind, err, out)
 	}
@@ -50,8 +50,8 @@ func freezingFS(t *testing.T, kind string) (dir string, freeze, thaw func()) {
 	return dir, func() { set(true) }, func() { set(false) }
 }
 
-// TestHangingNeighbor: what hangs in one volume holds up nothing that is under way to another by io_uring, whose
-// completions are made by the threads that asked, and so mustn't be those that hang.
+// TestHangingNeighbor: a volume that hangs holds up nothing that another has in flight by io_uring. Such requests are
+// completed by the threads that submitted them, so those threads must not be the ones that hang.
 func TestHangingNeighbor(t *testing.T) {
 	for name, x := range map[string]struct {
 		fs string
@@ -102,7 +102,7 @@ func testHangingNeighbor(t *testing.T, fs string, io blockdev.IOMode, op blockde
 			})
 			submitted.Store(true)
 		}()
-		// With io_submit Submit may wait, where nobody receives packets.
+		// With io_submit, Submit may block if nobody receives packets.
 		returned := func() bool { return submitted.Load() || io == blockdev.IODirect }
 		if !soon.Until(func() bool { return done.Load() == reads }) {
 			t.Fatalf("%d of %d reads have ended while a %v elsewhere hangs", done.Load(), reads, op)

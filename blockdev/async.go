@@ -6,13 +6,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// takes tells whether r is for the kernel's queue.
+// takes reports whether r is for the kernel's queue.
 func (v *file) takes(r *Request) bool {
 	return (r.Op == OpRead || r.Op == OpWrite) && !v.misaligned(r)
 }
 
-// took ends r, of which the kernel's queue has done res bytes more, with flags RWF_*, or which it
-// refused with an error negated. It returns false where the rest is to be done in the same way.
+// took ends r, of which the kernel's queue has done another res bytes, with flags RWF_*; a negative res is the negated
+// error with which it refused r. It returns false if the rest is to be done in the same way.
 func (v *file) took(row *Row, r *Request, res int64, flags int) bool {
 	switch {
 	case res == 0:
@@ -33,8 +33,7 @@ func (v *file) took(row *Row, r *Request, res int64, flags int) bool {
 	return true
 }
 
-// refused ends a request that failed, or leaves it to a worker where the system only didn't
-// want to do it in this way.
+// refused ends a request that failed, or passes it to a worker if the system only declined to do it asynchronously.
 func (v *file) refused(row *Row, r *Request, errno unix.Errno, flags int) {
 	switch errno {
 	case unix.EAGAIN, unix.EOPNOTSUPP, unix.EINVAL, unix.EINTR, unix.ECANCELED, unix.ENOMEM, unix.EFAULT:

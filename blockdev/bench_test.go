@@ -72,7 +72,7 @@ func benchmark(b *testing.B, open opener, size int64, op blockdev.Op, n, depth i
 	}
 }
 
-// fill writes every block, so that none is read as a hole or faulted in while time runs.
+// fill writes every block, so that none is read as a hole or faulted in while being timed.
 func fill(b *testing.B, v blockdev.Volume) {
 	c, data := volumetest.NewClient(v), directio.AlignedBlock(mib)
 	for off := int64(0); off < v.Info().Size; off += mib {

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// syncCounter is a storage that counts syncs, and whose syncs fail where err is set.
+// syncCounter is a storage that counts syncs; they fail if err is set.
 type syncCounter struct {
 	storage
 	syncs int
@@ -20,8 +20,8 @@ func (s *syncCounter) sync() error {
 	return s.err
 }
 
-// TestCloseSyncs: Close makes durable what was written, and says where it couldn't. A volume that is only read has
-// nothing to make durable.
+// TestCloseSyncs: Close makes durable what was written, and reports if it couldn't. A read-only volume has nothing to
+// make durable.
 func TestCloseSyncs(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "v")
 	for _, x := range []struct {
@@ -47,8 +47,8 @@ func TestCloseSyncs(t *testing.T) {
 	}
 }
 
-// TestCloseOwed: after a sync that failed for a write with FUA, which the system tells once, Close says that what other
-// writes have left may be lost, unless a flush has said so.
+// TestCloseOwed: if a sync for a write with FUA failed, which the system reports once, Close reports that other writes
+// may be lost, unless a flush has reported it.
 func TestCloseOwed(t *testing.T) {
 	for flushes := range 3 {
 		opened, err := OpenFile(filepath.Join(t.TempDir(), "v"), Options{Size: 1 << 20, IO: IOBuffered})

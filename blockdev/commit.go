@@ -5,21 +5,21 @@ import (
 	"sync/atomic"
 )
 
-// commits makes writes durable, for flushes and for writes with FUA that the system can't
-// make durable by themselves. One sync runs at a time and all who wait for it are told of
-// its error, since the system, or the disk, tells it only once.
+// commits makes writes durable, for flushes and for writes with FUA that the system can't make durable by themselves.
+// One sync runs at a time, and all requests that wait for it get its error, since the system, or the disk, reports an
+// error only once.
 type commits struct {
 	group    FlushGroup
 	failures atomic.Uint32 // syncs that failed
-	epoch    atomic.Uint32 // failures, and flushes that were told of one
+	epoch    atomic.Uint32 // failures, and flushes that reported one
 
 	mu   sync.Mutex
 	last error // of the sync that failed last
-	owed bool  // a flush is to be told of it
-	told bool  // one was, of those that the running sync answers
+	owed bool  // a flush has yet to report it
+	told bool  // a flush that the running sync answers has reported it
 }
 
-// begin notes that r is submitted.
+// begin records that r is submitted.
 func (c *commits) begin(r *Request) {
 	if r.Op == OpFlush {
 		r.mark = c.epoch.Load()
@@ -28,12 +28,13 @@ func (c *commits) begin(r *Request) {
 	}
 }
 
-// late tells whether a sync has failed since r was submitted, and so may have lost a part of what it wrote. A flush may
-// have been told of that already, and the next would promise what isn't there: r has to join, and is told itself.
+// late reports whether a sync has failed since r was submitted, and so may have lost a part of what r wrote. A flush
+// may already have reported that failure, and the next flush would promise data that isn't there: so r has to join, and
+// reports it itself.
 func (c *commits) late(r *Request) bool { return r.mark != c.failures.Load() }
 
-// fail notes that a sync failed: one of the group's, or that in a write with RWF_DSYNC. There the disk may have failed to
-// empty its cache, with what others had written, and it tells nobody else.
+// fail records that a sync failed: one of the group's, or the implicit one in a write with RWF_DSYNC. In the latter the
+// disk may have failed to empty its cache, which held data of other writes, and it reports that to nobody else.
 func (c *commits) fail(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -42,11 +43,11 @@ func (c *commits) fail(err error) {
 	c.epoch.Add(1)
 }
 
-// join adds r, whose data the system has taken, and returns true where r must run.
+// join adds r, whose data the system has accepted, and returns true if the caller must call run with r.
 func (c *commits) join(r *Request) bool { return c.group.Lead(r) }
 
-// end is the last sync, when nothing is submitted any more. It fails also for a sync that failed before, where no flush
-// has told so.
+// end does the last sync, when nothing more is submitted. It also fails if an earlier sync failed and no flush has
+// reported it.
 func (c *commits) end(sync func() error) error {
 	if err := sync(); err != nil {
 		return err
@@ -59,13 +60,12 @@ func (c *commits) end(sync func() error) error {
 	return nil
 }
 
-// run answers r, for which join returned true, and those that joined meanwhile.
+// run answers r, for which join returned true, and the requests that join meanwhile.
 //
-// A write-back that failed may have been that of any write which the system had taken by
-// then, and its error is told only to the sync that met it. So a write fails where any sync
-// failed since it was submitted. And flushes fail until one is told that was submitted after
-// the failure, since it covers all such writes; with it fail those that were submitted before
-// it was told.
+// A failed write-back may have been that of any write that the system had accepted by then, and its error is reported
+// only to the sync that met it. So a write fails if any sync failed since it was submitted. Flushes fail until the
+// failure has been reported to one that was submitted after it, since that flush covers all such writes; those
+// submitted before it was reported fail, too.
 func (c *commits) run(r *Request, sync func() error, done func(*Request, error)) {
 	c.group.Run(r, func() error {
 		c.settle()
@@ -82,7 +82,7 @@ func (c *commits) run(r *Request, sync func() error, done func(*Request, error))
 	})
 }
 
-// settle is called before a sync: what a flush of those before it was told is no longer owed.
+// settle is called before a sync: what an earlier flush has reported is no longer owed.
 func (c *commits) settle() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -91,13 +91,14 @@ func (c *commits) settle() {
 	}
 }
 
-// lost is what r is told where its own sync didn't fail: of one that did.
+// lost returns the error of an earlier failed sync that r must report though its own sync succeeded; nil if there is
+// none.
 func (c *commits) lost(r *Request) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	late := c.late(r)
 	if r.Op == OpFlush {
-		covers := r.mark == c.epoch.Load() // it was submitted since
+		covers := r.mark == c.epoch.Load() // it was submitted after that
 		late = c.owed || !covers
 		if c.owed && covers {
 			c.told = true

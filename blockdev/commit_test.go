@@ -13,8 +13,8 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/crash"
 )
 
-// TestFlushesOwed: after a sync that failed flushes fail until one is told that was submitted later, since a flush that
-// was on its way promises nothing of what others wrote meanwhile; and then they don't any more.
+// TestFlushesOwed: after a failed sync, flushes fail until the failure has been reported to one submitted later, since
+// a flush that was already on its way promises nothing about what others wrote meanwhile; then they succeed again.
 func TestFlushesOwed(t *testing.T) {
 	var c commits
 	failure := errors.New("the system tells once")
@@ -67,7 +67,8 @@ func TestFlushesOwed(t *testing.T) {
 	}
 }
 
-// TestFlushesTogether: flushes that one sync answers aren't told of a failure that another was told of before they came.
+// TestFlushesTogether: flushes answered by one sync don't report a failure that another flush reported before they
+// came.
 func TestFlushesTogether(t *testing.T) {
 	var c commits
 	failure := errors.New("the system tells once")
@@ -95,7 +96,7 @@ func TestFlushesTogether(t *testing.T) {
 	}
 }
 
-// soleSync is a storage that notes whether syncs run beside each other.
+// soleSync is a storage that notes whether syncs run concurrently.
 type soleSync struct {
 	storage
 	now, most atomic.Int32
@@ -109,7 +110,7 @@ func (s *soleSync) sync() error {
 	return s.storage.sync()
 }
 
-// TestOneSync: one sync runs at a time, whoever needs it, since the system tells only one of an error.
+// TestOneSync: only one sync runs at a time, for whatever needs it, since the system reports an error to only one.
 func TestOneSync(t *testing.T) {
 	v := openInternal(t, IOBuffered)
 	s := &soleSync{storage: v.store}
@@ -126,8 +127,9 @@ func TestOneSync(t *testing.T) {
 	}
 }
 
-// TestPageCacheSyncs: through the page cache what is to be durable when it completes takes a sync, and nothing else does;
-// where a writer writes, as to a file, and where whoever has a write may do so at once, as to a device.
+// TestPageCacheSyncs: through the page cache, requests that must be durable when they complete take a sync, and nothing
+// else does; both with a writer, as for a file, and where a write may be done at once by its goroutine, as for a
+// device.
 func TestPageCacheSyncs(t *testing.T) {
 	v := openInternal(t, IOBuffered)
 	s := &syncCounter{storage: v.store}
@@ -156,12 +158,12 @@ func TestPageCacheSyncs(t *testing.T) {
 	}
 }
 
-// lossy is a storage that loses what it has taken, once, while the one who brought it isn't answered yet: it tells a flush
-// that comes meanwhile, and no other.
+// lossy is a storage that loses, once, data that it has accepted, before the write is answered: it reports that to a
+// flush that comes meanwhile, and to no other.
 type lossy struct {
 	storage
 	flush func() error // of the volume
-	told  error        // the flushes were
+	told  error        // what the flushes returned
 	lost  bool
 	lose  bool
 }
@@ -193,14 +195,14 @@ func (l *lossy) sync() error {
 	return l.storage.sync()
 }
 
-// TestWritesLostMeanwhile: a write, or zeroes, that the system lost before they were answered fail, whoever brings them to
-// it: flushes were told of that already, and the next would promise what isn't there.
+// TestWritesLostMeanwhile: a write, or write zeroes, whose data the system lost before it was answered fails, whatever
+// path it took: the loss was already reported to a flush, and the next flush would promise data that isn't there.
 func TestWritesLostMeanwhile(t *testing.T) {
 	for _, x := range []struct {
 		op     Op
 		mode   IOMode
 		fua    bool
-		writer bool // as with a file, and not with a device
+		writer bool // as with a file, but not with a device
 	}{
 		{op: OpWrite, mode: IOBuffered, writer: true}, {op: OpWrite, mode: IOBuffered}, {op: OpWriteZeroes, mode: IOBuffered},
 		{op: OpWrite, mode: IODirect}, {op: OpWrite, mode: IODirect, fua: true},
@@ -220,7 +222,7 @@ func TestWritesLostMeanwhile(t *testing.T) {
 		}
 		r := &Request{Op: x.op, FUA: x.fua, Length: 4096}
 		if x.op == OpWrite {
-			r.Bufs = [][]byte{make([]byte, 4097)[1:]} // what isn't aligned goes to a worker where I/O is direct
+			r.Bufs = [][]byte{make([]byte, 4097)[1:]} // with direct I/O, an unaligned buffer goes to a worker
 		}
 		if err := ask(r); !errors.Is(err, unix.EIO) || !errors.Is(l.told, unix.EIO) {
 			t.Errorf("%+v: %v; flushes meanwhile were told %v", x, err, l.told)
@@ -232,8 +234,8 @@ func TestWritesLostMeanwhile(t *testing.T) {
 	}
 }
 
-// TestQueuedWriteLostMeanwhile is TestWritesLostMeanwhile for a write that the kernel's queue has done, one with FUA too:
-// what made it durable may have come after a sync that failed, and that have lost it.
+// TestQueuedWriteLostMeanwhile is TestWritesLostMeanwhile for a write done by the kernel's queue, also one with FUA:
+// what made it durable may have come after a failed sync, which may have lost its data.
 func TestQueuedWriteLostMeanwhile(t *testing.T) {
 	for _, flags := range []int{0, unix.RWF_DSYNC} {
 		testQueuedWriteLost(t, flags)
@@ -262,8 +264,8 @@ func testQueuedWriteLost(t *testing.T, flags int) {
 	}
 }
 
-// TestDurableWriteFails: a write that was to be durable by itself, and failed, may be all that the disk tells of a cache
-// which it failed to empty. So the next flush fails, or where none comes the close, and those after it don't.
+// TestDurableWriteFails: a failed write that was to be durable by itself may be all that the disk reports of a cache
+// that it failed to empty. So the next flush fails, or Close if there is none, and later ones don't.
 func TestDurableWriteFails(t *testing.T) {
 	for _, k := range []crashKind{
 		{name: "workers", block: 512, unit: 512, direct: true},

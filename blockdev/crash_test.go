@@ -15,12 +15,12 @@ import (
 const (
 	crashBlocks = 24
 	crashDepth  = 6   // requests at a time
-	crashSteps  = 150 // of the disk, in a history; each is a point at which the power may fail
-	// crashPoints is how many points a kind goes through; `make crash` takes more of them.
+	crashSteps  = 150 // of the disk, in a history; the power may fail at each
+	// crashPoints is how many such points are tried for each kind; `make crash` tries more.
 	crashPoints = 400
 )
 
-// crashKind is a way to reach a file, on a disk of some sort.
+// crashKind is a way to access a file, on some sort of disk.
 type crashKind struct {
 	name   string
 	block  int
@@ -88,8 +88,8 @@ func crashSeed(t *testing.T) uint64 {
 	return n
 }
 
-// TestFileCrashesAreCaught breaks the storage below, and what the volume relies on, in the
-// ways that matter: the same histories must notice each.
+// TestFileCrashesAreCaught breaks the storage below, and what the volume relies on, in the ways that matter: the same
+// histories must detect each.
 func TestFileCrashesAreCaught(t *testing.T) {
 	for _, x := range []struct {
 		name   string
@@ -118,7 +118,7 @@ func TestFileCrashesAreCaught(t *testing.T) {
 	}
 }
 
-// TestFileCrashSeeds has the same history happen again with the same seed.
+// TestFileCrashSeeds repeats a history by its seed.
 func TestFileCrashSeeds(t *testing.T) {
 	for _, k := range crashKinds {
 		k.faults.brokenSync = true // so that there is an error to compare

@@ -12,8 +12,8 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/sandbox"
 )
 
-// TestDescriptorsUsedUp: a volume for which there are too few descriptors isn't opened, for now, rather than by way of the
-// page cache, or beside somebody who has a loop device of its file.
+// TestDescriptorsUsedUp: a volume for which there are too few descriptors isn't opened for now, rather than through the
+// page cache, or along with a loop device of its file.
 func TestDescriptorsUsedUp(t *testing.T) {
 	path, o, inside := sandboxedFile(t)
 	if !inside {
@@ -43,8 +43,8 @@ func TestDescriptorsUsedUp(t *testing.T) {
 	}
 }
 
-// TestDescriptorsUsedUpLoop: that descriptors are used up doesn't keep it from being seen that a file is a loop device's,
-// or a loop device's file another's volume.
+// TestDescriptorsUsedUpLoop: even if descriptors are used up, it is noticed that a file is a loop device's, or that a
+// loop device's file is locked as another volume.
 func TestDescriptorsUsedUpLoop(t *testing.T) {
 	if !sandbox.Inside(t) {
 		return
@@ -74,14 +74,14 @@ func TestDescriptorsUsedUpLoop(t *testing.T) {
 	}
 }
 
-// openWith opens a volume where the program may have so many descriptors more than it has.
+// openWith opens a volume when the program may open only this many more descriptors.
 func openWith(t *testing.T, more int, path string, o blockdev.Options) (blockdev.Volume, error) {
 	t.Helper()
 	var was unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &was); err != nil {
 		t.Fatal(err)
 	}
-	free, err := unix.Dup(0) // the lowest that is free
+	free, err := unix.Dup(0) // the lowest free one
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,8 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// deviceDiscards tells whether a block device, or the whole disk of a partition, takes
-// discards.
+// deviceDiscards reports whether a block device, or the whole disk that a partition is on, supports discards.
 func deviceDiscards(f *os.File) bool {
 	var st unix.Stat_t
 	if unix.Fstat(int(f.Fd()), &st) != nil {
@@ -27,7 +26,7 @@ func deviceDiscards(f *os.File) bool {
 	return false
 }
 
-// deviceNode is where sysfs has a block device while it is there; empty where it is not seen.
+// deviceNode returns the directory that sysfs has for a block device while the device exists; empty if there is none.
 func deviceNode(f *os.File) string {
 	var st unix.Stat_t
 	if unix.Fstat(int(f.Fd()), &st) != nil {
@@ -44,10 +43,11 @@ func sysfsNode(dev uint64) string {
 	return node
 }
 
-// Below is where sysfs has the block device that a file is, or that its file system lies on; empty where it is not seen.
+// Below is the directory that sysfs has for the block device that a file is, or that its file system is on; empty if
+// there is none.
 type Below string
 
-// BelowFile looks what is below a file.
+// BelowFile returns what is below a file.
 func BelowFile(f *os.File) Below {
 	var st unix.Stat_t
 	switch {
@@ -59,8 +59,8 @@ func BelowFile(f *os.File) Below {
 	return Below(sysfsNode(st.Dev))
 }
 
-// KindOf is the kind of an error of the system, as KindOf gives it. Where the device was taken away it is ErrGone: the
-// system still takes requests for one that is open, and answers them with EIO, or that there is no space.
+// KindOf returns the kind of a system error, as the function KindOf does, except that it is ErrGone if the device was
+// removed: the system still accepts requests for an open device, and answers them with EIO or ENOSPC.
 func (b Below) KindOf(err error) error {
 	if b != "" {
 		if _, err := os.Stat(string(b)); errors.Is(err, fs.ErrNotExist) {
@@ -70,8 +70,8 @@ func (b Below) KindOf(err error) error {
 	return KindOf(err)
 }
 
-// physicalSector is the smallest unit, in bytes, that the device below a file writes whole also
-// when the power fails, as the system knows it; 0 where it doesn't.
+// physicalSector returns the smallest unit, in bytes, that the device below a file writes whole even if the power
+// fails, as far as the system knows; 0 if it doesn't know.
 func physicalSector(f *os.File) int {
 	var st unix.Stat_t
 	if unix.Fstat(int(f.Fd()), &st) != nil {

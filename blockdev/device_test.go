@@ -49,7 +49,7 @@ func TestBlockDevice(t *testing.T) {
 	})
 }
 
-// TestDeviceLookedAt: a device that somebody locks for a moment, as udev does, can be opened; one that stays locked is
+// TestDeviceLookedAt: a device that is locked for a moment, as by udev, can be opened; one that stays locked is
 // refused.
 func TestDeviceLookedAt(t *testing.T) {
 	dev := loopDevice(t, 4*mib)
@@ -72,7 +72,7 @@ func TestDeviceLookedAt(t *testing.T) {
 	}
 }
 
-// flushes is how often the system had a device make durable what it was given.
+// flushes returns how often the system made a device flush its cache.
 func flushes(t *testing.T, dev string) int {
 	t.Helper()
 	b, err := os.ReadFile("/sys/block/" + filepath.Base(dev) + "/stat")
@@ -91,8 +91,8 @@ func flushes(t *testing.T, dev string) int {
 	return n
 }
 
-// TestBlockDeviceFlushes: what is to be durable when it completes has a device flush, in any mode; and a write that isn't
-// needn't wait for that.
+// TestBlockDeviceFlushes: a request that must be durable when it completes makes a device flush, in any mode; a write
+// that needn't be doesn't wait for that.
 func TestBlockDeviceFlushes(t *testing.T) {
 	dev := loopDevice(t, 4*mib)
 	for _, mode := range []blockdev.IOMode{blockdev.IODirect, blockdev.IOUring, blockdev.IOBuffered} {
@@ -132,7 +132,7 @@ func zero(t *testing.T, dev string) {
 	}
 }
 
-// TestMountedDevice: what the system itself uses isn't exported.
+// TestMountedDevice: a device that the system itself uses isn't exported.
 func TestMountedDevice(t *testing.T) {
 	dir, _ := failingFS(t)
 	var st unix.Stat_t
@@ -163,7 +163,7 @@ func TestBlockDeviceSectors(t *testing.T) {
 	if err := c.Write(ones, 0, false); err != nil {
 		t.Fatal(err)
 	}
-	for _, r := range []blockdev.Request{ // of parts of sectors, at one end and at both
+	for _, r := range []blockdev.Request{ // of partial sectors, at one end and at both
 		{Op: blockdev.OpWriteZeroes, Offset: 512, Length: 1024},
 		{Op: blockdev.OpWriteZeroes, Offset: 4096 - 512, Length: 8192, MayUnmap: true},
 		{Op: blockdev.OpWriteZeroes, Offset: 16384, Length: 4096 + 512, FUA: true},
@@ -187,7 +187,7 @@ func TestBlockDeviceSectors(t *testing.T) {
 	}
 }
 
-// TestBlockDeviceGrows makes a device larger while it is open.
+// TestBlockDeviceGrows enlarges a device while it is open.
 func TestBlockDeviceGrows(t *testing.T) {
 	dev := loopDevice(t, 4*mib)
 	v, err := blockdev.OpenFile(dev, blockdev.Options{})
@@ -215,7 +215,7 @@ func TestBlockDeviceGrows(t *testing.T) {
 	}
 }
 
-// TestBlockDeviceBroken has a device fail on a part of it, with EIO: the rest goes on.
+// TestBlockDeviceBroken makes a part of a device fail with EIO: the rest goes on.
 func TestBlockDeviceBroken(t *testing.T) {
 	for name, mode := range map[string]blockdev.IOMode{"uring": blockdev.IOUring, "direct": blockdev.IODirect} {
 		t.Run(name, func(t *testing.T) {

@@ -9,15 +9,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// alignment is what direct I/O asks of a request: addresses in multiples of mem bytes,
-// offsets and lengths in multiples of unit.
+// alignment is what direct I/O requires of a request: addresses in multiples of mem bytes, offsets and lengths in
+// multiples of unit.
 type alignment struct {
 	mem, unit int
-	assumed   bool // the system doesn't tell
+	assumed   bool // the system doesn't say
 }
 
-// openDirect opens f's file again for direct I/O and tries it with one block. An error says
-// why it can't be had.
+// openDirect reopens f's file for direct I/O and tries it with one block. An error says why that isn't possible.
 func openDirect(f *os.File, readOnly bool, blockSize int) (*os.File, alignment, error) {
 	a, err := directAlignment(f, blockSize)
 	if err != nil {
@@ -41,8 +40,8 @@ func openDirect(f *os.File, readOnly bool, blockSize int) (*os.File, alignment, 
 	return d, a, nil
 }
 
-// probeDirect reads the first block, which file systems refuse that only seem to have direct
-// I/O, and makes sure that the name still means the same file.
+// probeDirect reads the first block, which fails on file systems that only seem to support direct I/O, and checks that
+// the name still refers to the same file.
 func probeDirect(f, d *os.File, blockSize int) error {
 	one, err := f.Stat()
 	if err != nil {
@@ -68,8 +67,8 @@ func noDirect(err error) error {
 	return fmt.Errorf("direct I/O fails: %w", err)
 }
 
-// directAlignment asks the file system, with statx, which Linux answers from 6.1 on. Where it
-// doesn't, the alignment is what every device takes.
+// directAlignment asks the file system by statx, which Linux answers since 6.1. If it doesn't, it assumes an alignment
+// that every device accepts.
 func directAlignment(f *os.File, blockSize int) (alignment, error) {
 	if inMemory(f) {
 		return alignment{}, errors.New("the file system is in memory")
@@ -85,7 +84,7 @@ func directAlignment(f *os.File, blockSize int) (alignment, error) {
 	return alignment{mem: directio.AlignSize, unit: blockSize, assumed: true}, nil
 }
 
-// inMemory tells whether a regular file is in a tmpfs, which takes the flag and ignores it.
+// inMemory reports whether a regular file is on a tmpfs, which accepts the flag and ignores it.
 func inMemory(f *os.File) bool {
 	st, err := f.Stat()
 	if err != nil || !st.Mode().IsRegular() {
@@ -95,8 +94,8 @@ func inMemory(f *os.File) bool {
 	return unix.Fstatfs(int(f.Fd()), &fs) == nil && fs.Type == unix.TMPFS_MAGIC
 }
 
-// sector is what the device below writes whole, in bytes, for all that is known: its physical sector, or the logical one,
-// which is the unit of direct I/O, or the smallest that there are.
+// sector returns how many bytes the device below is known to write whole: its physical sector, or the logical one,
+// which is the unit of direct I/O, or the smallest that exists.
 func (a *alignment) sector(f *os.File) int {
 	switch n := physicalSector(f); {
 	case n > 0:

@@ -10,8 +10,8 @@ import (
 	"github.com/nvme-anywhere/nvmeof/statedir"
 )
 
-// Directory makes volumes of files in a directory. Files that it didn't make it leaves alone.
-// Its methods may be called from any goroutine, for one volume from one at a time.
+// Directory makes volumes of files in a directory. It leaves files alone that it didn't make. Its methods may be called
+// from any goroutine, but for one volume by only one at a time.
 type Directory struct {
 	path     string
 	capacity uint64
@@ -19,12 +19,11 @@ type Directory struct {
 	lock     *os.File
 }
 
-// directorySuffix is that of the files.
+// directorySuffix is the suffix of the files' names.
 const directorySuffix = ".volume"
 
-// OpenDirectory opens a directory, which it creates where it isn't there, for volumes of capacity
-// bytes together. options has what all of them have in common. An error that is ErrBusy says that
-// somebody has it open.
+// OpenDirectory opens a directory, or creates it if it doesn't exist, for volumes of capacity bytes together. options
+// holds the options that all of them share. An error that is ErrBusy says that the directory is already open.
 func OpenDirectory(path string, capacity uint64, options Options) (*Directory, error) {
 	if err := statedir.MakeDir(path); err != nil {
 		return nil, OpenError(path, KindOf(err), err)
@@ -39,10 +38,10 @@ func OpenDirectory(path string, capacity uint64, options Options) (*Directory, e
 	return &Directory{path: path, capacity: capacity, options: options, lock: f}, nil
 }
 
-// Close gives the directory up. Its volumes are closed by whoever has them.
+// Close releases the directory. Its volumes are closed by their users.
 func (d *Directory) Close() error { return d.lock.Close() }
 
-// Capacity is how much all volumes together may take, in bytes.
+// Capacity returns how much all volumes together may take, in bytes.
 func (d *Directory) Capacity() uint64 { return d.capacity }
 
 func (d *Directory) file(name string) (string, error) {
@@ -59,7 +58,7 @@ func (d *Directory) optionsFor(size int64, blockSize int) Options {
 	return o
 }
 
-// Create makes a volume that reads as zeroes and is there after a power failure.
+// Create makes a volume that reads as zeroes and that survives a power failure.
 func (d *Directory) Create(name string, size int64, blockSize int) (Volume, error) {
 	path, err := d.file(name)
 	if err != nil {
@@ -71,7 +70,7 @@ func (d *Directory) Create(name string, size int64, blockSize int) (Volume, erro
 	return OpenFile(path, d.optionsFor(size, blockSize))
 }
 
-// Open opens a volume that was created.
+// Open opens an existing volume.
 func (d *Directory) Open(name string, size int64, blockSize int) (Volume, error) {
 	path, err := d.file(name)
 	if err != nil {
@@ -83,7 +82,7 @@ func (d *Directory) Open(name string, size int64, blockSize int) (Volume, error)
 	return OpenFile(path, d.optionsFor(size, blockSize))
 }
 
-// Remove forgets a volume, which is closed. An error that is fs.ErrNotExist says that it isn't there.
+// Remove deletes a closed volume. An error that is fs.ErrNotExist says that there is none.
 func (d *Directory) Remove(name string) error {
 	path, err := d.file(name)
 	if err != nil {

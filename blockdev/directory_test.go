@@ -12,8 +12,8 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/sandbox"
 )
 
-// TestDirectory: volumes of a directory are there when it is opened again, have what they had, and
-// go when they are removed.
+// TestDirectory: volumes of a directory exist when it is reopened, have their content, and disappear when they are
+// removed.
 func TestDirectory(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "volumes")
 	d, err := OpenDirectory(path, 1<<30, Options{IO: IOBuffered})
@@ -73,7 +73,7 @@ func TestDirectory(t *testing.T) {
 	}
 }
 
-// TestDirectoryNotDurable: what isn't sure to be there, or gone, after a power failure is an error.
+// TestDirectoryNotDurable: if it isn't certain that a file exists, or is gone, after a power failure, that is an error.
 func TestDirectoryNotDurable(t *testing.T) {
 	if !sandbox.Inside(t) {
 		return

@@ -1,33 +1,30 @@
-// Package blockdev says what a volume is, and holds its plain kinds: a file or block device,
-// memory, and null. Persistent memory is a kind that package persist adds.
+// Package blockdev defines what a volume is and provides its basic kinds: a file or block device, memory, and null.
+// Package persist adds persistent memory.
 //
 // # Use
 //
-// [Open] makes a volume of a specification as a user writes it ("disk.img", "mem:1GiB",
-// "null:1TiB"). A [Request] is made once and submitted again and again; it belongs to the
-// volume from [Volume.Submit] until its Complete is called, and so do the bytes of its Bufs.
-// A volume that can answer at once does so before Submit returns; nothing is allocated for
-// a request. One that answers several in a row says so ([Row]), so that what they lead to can be
-// sent at once.
+// [Open] opens a volume from a specification as a user writes it ("disk.img", "mem:1GiB", "null:1TiB"). A [Request] is
+// made once and submitted many times; it belongs to the volume from [Volume.Submit] until its Complete is called, and
+// so do the bytes of its Bufs. A volume that can answer at once does so before Submit returns. Nothing is allocated for
+// a request. A volume that answers several requests one after another passes a [Row] to Complete, so that what the
+// answers cause can be sent together.
 //
 // # Memory
 //
-// A volume whose blocks lie in memory is also a [Memory]: a transport registers its Regions
-// once and sends straight from a View. A view pins the content of its range, not only its
-// place: a write that would change it waits until the view is released, for a moment where the
-// volume can be written elsewhere (see [Guard]). A [Lender] has data written to memory that nobody
-// sees yet, and takes that in the place of what was there: such a write waits for no view, and
-// copies nothing where it is of whole units.
+// A volume whose blocks lie in memory is also a [Memory]: a transport registers its Regions once and sends straight
+// from a View. A view pins the content of its range, not only the memory: a write that would change it waits until the
+// view is released, or only briefly if the volume can write the data elsewhere (see [Guard]). A [Lender] lets data be
+// written to memory that nobody sees yet, which then replaces what was there: such a write waits for no view, and if it
+// consists of whole units it copies nothing.
 //
 // # Concurrency and order
 //
-// All methods may be called from any goroutine. Requests that are outstanding together may
-// be executed in any order; a Flush covers what had completed before it was submitted. Where
-// [Info] promises atomic blocks, a block is read and written whole also by requests that
-// meet on it.
+// All methods may be called from any goroutine. Requests that are outstanding together may be executed in any order; a
+// Flush covers everything that had completed before it was submitted. If [Info] promises atomic blocks, overlapping
+// requests also read and write each block as a whole.
 //
 // # Errors
 //
-// Every failure is an [OpError] that wraps one kind of errors.go and, where there is one,
-// the error of the operating system.
+// Every failure is an [OpError] that wraps one of the kinds in errors.go and, if there is one, the error of the
+// operating system.
 package blockdev

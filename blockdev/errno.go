@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// KindOf gives the kind of failure that an error of the operating system is. What it
-// doesn't know is a medium error: the data can't be vouched for.
+// KindOf returns the kind of failure that an error of the operating system is. An unknown error is a medium error: the
+// data can't be trusted.
 func KindOf(err error) error {
 	var errno unix.Errno
 	if !errors.As(err, &errno) {
@@ -20,12 +20,12 @@ func KindOf(err error) error {
 		return ErrReadOnly
 	case unix.ENODEV, unix.ENXIO, unix.ENOMEDIUM, unix.ESHUTDOWN, unix.ESTALE, unix.EBADF:
 		return ErrGone
-	case unix.ENOLINK, unix.ETIMEDOUT, unix.ETIME, // of the block layer, and those that follow of file systems of a network
+	case unix.ENOLINK, unix.ETIMEDOUT, unix.ETIME, // from the block layer; the following are from network file systems
 		unix.EHOSTDOWN, unix.EHOSTUNREACH, unix.ENETDOWN, unix.ENETUNREACH, unix.ENETRESET, unix.ENOTCONN,
 		unix.ECONNREFUSED, unix.ECONNRESET, unix.ECONNABORTED, unix.EPIPE:
 		return ErrUnreachable
 	case unix.EBUSY, unix.ETXTBSY, unix.EAGAIN,
-		unix.ENOMEM, // the system's memory, of which a read may want some, too
+		unix.ENOMEM, // system memory, which a read may need, too
 		unix.EMFILE, unix.ENFILE, unix.ENOLCK:
 		return ErrBusy
 	case unix.EOPNOTSUPP, unix.ENOSYS, unix.ENOTTY:

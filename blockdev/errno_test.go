@@ -19,9 +19,9 @@ func TestKindOf(t *testing.T) {
 		unix.EROFS:                       blockdev.ErrReadOnly,
 		unix.ENODEV:                      blockdev.ErrGone,
 		unix.ENXIO:                       blockdev.ErrGone,
-		unix.ETIMEDOUT:                   blockdev.ErrUnreachable, // the block layer, of a disk that doesn't answer; NFS, mounted soft
-		unix.ETIME:                       blockdev.ErrUnreachable, // the block layer, of one that had a limit
-		unix.ENOLINK:                     blockdev.ErrUnreachable, // the block layer, of the way to the disk
+		unix.ETIMEDOUT:                   blockdev.ErrUnreachable, // the block layer, if a disk doesn't answer; NFS, mounted soft
+		unix.ETIME:                       blockdev.ErrUnreachable, // the block layer, if a request's time limit is over
+		unix.ENOLINK:                     blockdev.ErrUnreachable, // the block layer, for the path to the disk
 		unix.EHOSTDOWN:                   blockdev.ErrUnreachable, // CIFS
 		unix.EHOSTUNREACH:                blockdev.ErrUnreachable,
 		unix.ENETDOWN:                    blockdev.ErrUnreachable,

@@ -5,27 +5,27 @@ import (
 	"fmt"
 )
 
-// Kinds of failure. Errors of this room wrap exactly one of them.
+// Kinds of failure. Errors of this package wrap exactly one of them.
 var (
 	ErrMedium      = errors.New("medium error")             // the data can't be read or written (EIO)
 	ErrCapacity    = errors.New("no space left")            // ENOSPC, EDQUOT
-	ErrReadOnly    = errors.New("volume is read-only")      // EROFS, opened so
+	ErrReadOnly    = errors.New("volume is read-only")      // EROFS, or opened read-only
 	ErrGone        = errors.New("volume is gone")           // closed, device vanished
-	ErrBusy        = errors.New("volume is in use or busy") // locked by another program, or the system is short of something
-	ErrUnreachable = errors.New("volume is out of reach")   // the way to the disk, or to the server that has the file, may come back
+	ErrBusy        = errors.New("volume is in use or busy") // locked by another program, or the system is short of some resource
+	ErrUnreachable = errors.New("volume is out of reach")   // the path to the disk, or to the file's server, may come back
 	ErrRange       = errors.New("beyond the volume's end")
 	ErrInvalid     = errors.New("invalid volume or request")
 	ErrUnsupported = errors.New("not supported by this volume")
-	ErrUnwanted    = errors.New("not wanted any more") // Request.Unwanted said so; nothing was done
+	ErrUnwanted    = errors.New("not wanted any more") // Request.Unwanted returned true; nothing was done
 )
 
-// OpError says what failed, where, and why. errors.Is sees the kind and the cause.
+// OpError says what failed, where, and why. errors.Is finds the kind and the cause.
 type OpError struct {
 	Op     string // "open", "read", "write", "flush", …
 	Path   string // the volume
-	Offset int64  // bytes, -1 where it has none
+	Offset int64  // bytes; -1 if there is none
 	Kind   error  // one of the kinds above
-	Err    error  // the cause, may be nil
+	Err    error  // the cause; may be nil
 }
 
 func (e *OpError) Error() string {
@@ -40,7 +40,7 @@ func (e *OpError) Error() string {
 	return s
 }
 
-// Unwrap gives the kind and the cause.
+// Unwrap returns the kind and the cause.
 func (e *OpError) Unwrap() []error {
 	if e.Err == nil {
 		return []error{e.Kind}
@@ -48,7 +48,7 @@ func (e *OpError) Unwrap() []error {
 	return []error{e.Kind, e.Err}
 }
 
-// OpenError is the error of an open, of a kind, because of err.
+// OpenError returns the error of an open of the given kind, caused by err.
 func OpenError(path string, kind, err error) error {
 	return &OpError{Op: "open", Path: path, Offset: -1, Kind: kind, Err: err}
 }

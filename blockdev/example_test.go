@@ -8,8 +8,8 @@ import (
 	"github.com/nvme-anywhere/nvmeof/blockdev"
 )
 
-// A request is submitted, and its Complete called when it ended, perhaps before Submit returns.
-// What is wrong with it is in Err, by the kinds of this package.
+// A request is submitted, and its Complete is called when it has ended, perhaps before Submit returns. Err then says
+// what failed, as one of this package's kinds.
 func ExampleOpen() {
 	v, err := blockdev.Open("mem:1MiB", blockdev.Options{})
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/soon"
 )
 
-// sandboxedFile is a volume's file, made for direct I/O, for a test that runs in a program of its own. If it doesn't, it has
-// run in one, and nothing is left to do. Where there is no direct I/O the test is skipped.
+// sandboxedFile returns a volume's file, suitable for direct I/O, to a test that runs in a program of its own. If it
+// returns false the test has run in one, and nothing is left to do. Without direct I/O the test is skipped.
 func sandboxedFile(t *testing.T) (path string, o blockdev.Options, inside bool) {
 	t.Helper()
 	if !sandbox.Inside(t) {
@@ -29,8 +29,8 @@ func sandboxedFile(t *testing.T) (path string, o blockdev.Options, inside bool) 
 	return path, o, true
 }
 
-// TestForbidden: where asynchronous I/O is forbidden io_uring does direct I/O, and where that is too
-// workers do, and say why; asked for io_uring, the volume isn't opened.
+// TestForbidden: if asynchronous I/O is forbidden, io_uring does direct I/O, and if that is forbidden too, workers do,
+// and the volume says why; if io_uring was asked for, the volume isn't opened.
 func TestForbidden(t *testing.T) {
 	path, o, inside := sandboxedFile(t)
 	if !inside {
@@ -40,7 +40,7 @@ func TestForbidden(t *testing.T) {
 	ring := tryOpen(t, path, o) == nil
 	for _, x := range []struct {
 		call       uint32
-		mode, ring string // how the volume is reached, with and without io_uring
+		mode, ring string // how the volume is accessed, with and without io_uring
 	}{
 		{unix.SYS_IO_SETUP, "direct I/O, workers: asynchronous I/O: ", "direct I/O, io_uring with "},
 		{unix.SYS_IO_URING_SETUP, "direct I/O, workers: asynchronous I/O: ", ""},
@@ -68,8 +68,8 @@ func TestForbidden(t *testing.T) {
 	mustFail(t, tryOpen(t, path, o), blockdev.ErrUnsupported, path, "io_uring is forbidden")
 }
 
-// TestOutOfReach: a volume whose disk, or server, isn't to be reached when direct I/O is tried isn't opened, for now,
-// rather than by way of the page cache.
+// TestOutOfReach: a volume whose disk, or server, can't be reached when direct I/O is tried isn't opened for now,
+// rather than through the page cache.
 func TestOutOfReach(t *testing.T) {
 	if !sandbox.Inside(t) {
 		return
@@ -82,8 +82,8 @@ func TestOutOfReach(t *testing.T) {
 	mustFail(t, tryOpen(t, path, blockdev.Options{}), blockdev.ErrUnreachable, path, "timed out")
 }
 
-// TestHalfForbidden: asynchronous I/O that may be set up, but not waited for, isn't used; nor is io_uring that may be set
-// up, but not entered.
+// TestHalfForbidden: asynchronous I/O that may be set up but not waited for isn't used; nor is io_uring that may be set
+// up but not entered.
 func TestHalfForbidden(t *testing.T) {
 	path, o, inside := sandboxedFile(t)
 	if !inside {

@@ -19,18 +19,18 @@ type file struct {
 	size   atomic.Int64
 	locked *os.File // of the storage, for its size
 	store  storage
-	kernel *kernel // store, where the page cache may answer at once; else nil
+	kernel *kernel // store, if the page cache may answer at once; else nil
 	direct bool
 	align  alignment // of direct I/O
 	device bool      // a block device
 	below  Below
-	aio    *queueAIO // asynchronous I/O; nil without
-	ring   *aio.Ring // of aio, where that is io_uring; else nil
+	aio    *queueAIO // asynchronous I/O; nil if not used
+	ring   *aio.Ring // of aio, if that is io_uring; else nil
 	pool   *Pool[scratch]
-	writer *writer // of a regular file through the page cache; nil without
+	writer *writer // of a regular file through the page cache; else nil
 	lanes  *lanes
 
-	// What the file system turned out not to have; asked no more.
+	// What the file system turned out not to support; not tried again.
 	noNow, noDsync, noPunch, noZeroRange atomic.Bool
 
 	commits  commits
@@ -39,8 +39,8 @@ type file struct {
 	watchers SizeWatchers
 }
 
-// Workers block in the kernel, one thread each. More than this many requests at once don't
-// make a device faster that has no io_uring.
+// Workers block in the kernel, one thread each. A device without io_uring doesn't get faster with more requests at once
+// than this.
 const poolSize = 64
 
 // scratch is what a worker needs for a request.
@@ -69,7 +69,7 @@ func openFile(path string, o Options) (Volume, error) {
 	return v, nil
 }
 
-// describe fills in info, and chooses between direct I/O and the page cache.
+// describe fills in info, and chooses direct I/O or the page cache.
 func (v *file) describe(path string, size int64, o *Options) error {
 	st, err := v.locked.Stat()
 	if err != nil {
@@ -102,7 +102,7 @@ func (v *file) describe(path string, size int64, o *Options) error {
 	return nil
 }
 
-// physBlock is the unit in which the file system allocates, as far as that is of use.
+// physBlock returns the file system's allocation unit, or block if that unit is of no use.
 func physBlock(f *os.File, block int) int {
 	var st unix.Stat_t
 	if unix.Fstat(int(f.Fd()), &st) != nil {
@@ -157,7 +157,7 @@ func (v *file) Submit(r *Request) {
 	v.pool.Submit(r)
 }
 
-// run is Submit's second half, where it may block.
+// run is the part of Submit that may block.
 func (v *file) run(w *scratch, r *Request) {
 	var err error
 	durable := !r.FUA
@@ -191,24 +191,24 @@ func (v *file) run(w *scratch, r *Request) {
 	}
 }
 
-// commit makes r durable, whose data the system has taken, or fails it where a sync has failed meanwhile.
+// commit makes r durable, whose data the system has accepted, or fails it if a sync has failed meanwhile.
 func (v *file) commit(r *Request) {
 	if v.commits.join(r) {
 		v.commits.run(r, v.store.sync, v.finish)
 	}
 }
 
-// finish completes a request with an error of the system, or none.
+// finish completes a request with a system error, or nil.
 func (v *file) finish(r *Request, err error) { v.finishIn(nil, r, err) }
 
-// finishIn is finish for one of a row.
+// finishIn is finish for a request of a row.
 func (v *file) finishIn(row *Row, r *Request, err error) {
 	err = v.explain(r, err)
 	r.lane.Leave()
 	r.EndIn(row, err)
 }
 
-// explain makes an OpError of an error of the system.
+// explain turns a system error into an OpError.
 func (v *file) explain(r *Request, err error) error {
 	if err == nil {
 		return nil
@@ -218,7 +218,7 @@ func (v *file) explain(r *Request, err error) error {
 	}
 	at := r.Offset + r.done
 	if r.done == r.Length {
-		at = r.Offset // all was taken, and any of it may be lost
+		at = r.Offset // all was accepted, and any of it may be lost
 	}
 	return v.info.Fail(r.Op, at, v.below.KindOf(err), err)
 }
@@ -230,8 +230,8 @@ func (v *file) end(r *Request, err error) {
 
 func (v *file) OnResize(f func(newSize int64)) (stop func()) { return v.watchers.Add(f) }
 
-// Refresh takes a new size that is a whole number of blocks; what is beyond those stays
-// unused. It is an error where a file of this size couldn't be opened again.
+// Refresh adopts a new size, rounded down to whole blocks; the rest stays unused. It returns an error if a file of this
+// size couldn't be opened again.
 func (v *file) Refresh() error {
 	n := v.lanes.enter()
 	if n == nil {

@@ -35,7 +35,7 @@ func mustFail(t *testing.T, err, kind error, words ...string) {
 
 func TestFileLock(t *testing.T) {
 	t.Run("here", func(t *testing.T) { testFileLock(t, t.TempDir()) })
-	t.Run("Btrfs", func(t *testing.T) { dir, _, _ := freezingFS(t, "btrfs"); testFileLock(t, dir) }) // files have a subvolume's device
+	t.Run("Btrfs", func(t *testing.T) { dir, _, _ := freezingFS(t, "btrfs"); testFileLock(t, dir) }) // stat's device is the subvolume's
 }
 
 func testFileLock(t *testing.T, dir string) {
@@ -125,7 +125,7 @@ func TestFileResize(t *testing.T) {
 		}
 		if err := r.Refresh(); size%4096 == 0 && err != nil {
 			t.Fatal(err)
-		} else if size%4096 != 0 { // when it is opened anew it would be refused
+		} else if size%4096 != 0 { // it would be refused when reopened
 			mustFail(t, err, blockdev.ErrInvalid, fmt.Sprint(size), "multiple")
 		}
 	}
@@ -138,12 +138,12 @@ func TestFileResize(t *testing.T) {
 	if err := r.Refresh(); err != nil || len(told) != 2 || last != mib {
 		t.Errorf("%v; who wants to know no more was told %v, who does %d", err, told, last)
 	}
-	// A file that shrank, and nobody said so: the data isn't there.
+	// A file that shrank without anybody saying so: the data isn't there.
 	os.Truncate(path, 0)
 	mustFail(t, c.Read(make([]byte, 4096), 0), blockdev.ErrMedium)
 }
 
-// mountTmpfs gives a file system in memory of the given size.
+// mountTmpfs mounts a file system in memory of the given size.
 func mountTmpfs(t *testing.T, size string) string {
 	dir := t.TempDir()
 	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size="+size); err != nil {
@@ -189,7 +189,7 @@ func TestFileInMemory(t *testing.T) {
 	mustFail(t, tryOpen(t, f.Name(), blockdev.Options{IO: blockdev.IODirect}), blockdev.ErrBusy)
 }
 
-// TestFileFull fills the file system below: writes fail, and everything else goes on.
+// TestFileFull fills the file system below: writes fail, and everything else continues.
 func TestFileFull(t *testing.T) {
 	t.Run("tmpfs", func(t *testing.T) { testFull(t, mountTmpfs(t, "1m"), blockdev.IOAuto) })
 	t.Run("direct", func(t *testing.T) { dir, _ := failingFS(t); testFull(t, dir, blockdev.IODirect) })

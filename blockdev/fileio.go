@@ -7,12 +7,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// bounceSize is how much of a misaligned request is copied and transferred at once.
+// bounceSize is how much of a misaligned request is copied and transferred at a time.
 const bounceSize = 256 << 10
 
-// now answers a read that the page cache can answer without waiting. It returns false where a
-// worker must go on from r.done, which may be the end. Writes aren't tried: one to a regular file
-// waits where the file system is frozen, RWF_NOWAIT or not, and block devices know none that doesn't.
+// now answers a read that the page cache can answer without blocking. It returns false if a worker must continue from
+// r.done, which may be the end. Writes aren't tried: a write to a regular file blocks while the file system is frozen,
+// even with RWF_NOWAIT, and block devices have no write that doesn't block.
 func (v *file) now(r *Request) bool {
 	if v.kernel == nil || r.Op != OpRead || v.noNow.Load() {
 		return false
@@ -35,9 +35,9 @@ func (v *file) now(r *Request) bool {
 	return true
 }
 
-// writeFlags are the flags of a transfer: those that make a write with FUA durable by itself,
-// where the system can do that for direct I/O. Through the page cache, where an error of the
-// write-back is told to whoever asks first, such a write joins the flushes.
+// writeFlags returns the flags of a transfer: those that make a write with FUA durable by itself, if the system can do
+// that for direct I/O. Through the page cache, where a write-back error is reported to whoever asks first, such a write
+// joins the flushes.
 func (v *file) writeFlags(r *Request) int {
 	if r.Op == OpWrite && r.FUA && v.direct && !v.noDsync.Load() {
 		return unix.RWF_DSYNC
@@ -45,11 +45,11 @@ func (v *file) writeFlags(r *Request) int {
 	return 0
 }
 
-// transfer reads or writes from r.done on, and returns when all is done. durable says that
-// nothing is left to do for FUA.
+// transfer reads or writes from r.done on, and returns when all is done. durable says that nothing is left to do for
+// FUA.
 func (v *file) transfer(w *scratch, r *Request) (durable bool, err error) {
 	if r.done == 0 {
-		v.commits.begin(r) // nothing of it could be lost until now
+		v.commits.begin(r) // none of it could be lost before
 	}
 	flags := v.writeFlags(r)
 	durable = r.Op == OpRead || !r.FUA || flags != 0 && r.done == 0
@@ -70,14 +70,14 @@ func (v *file) transfer(w *scratch, r *Request) (durable bool, err error) {
 	return durable, nil
 }
 
-// failed is told of a transfer with flags that failed.
+// failed is called when a transfer with these flags failed.
 func (v *file) failed(flags int, err error) {
 	if flags&unix.RWF_DSYNC != 0 {
 		v.commits.fail(err)
 	}
 }
 
-// transferSome transfers a piece of what is left of r.
+// transferSome transfers a piece of the rest of r.
 func (v *file) transferSome(w *scratch, r *Request, flags int, bounce bool) (int64, error) {
 	if !bounce {
 		if k := v.fillIovecs(w.iov[:], r); k > 0 {
@@ -87,12 +87,12 @@ func (v *file) transferSome(w *scratch, r *Request, flags int, bounce bool) (int
 	return v.bounced(w, r, flags)
 }
 
-// misaligned tells whether r's buffers must be copied for direct I/O.
+// misaligned reports whether r's buffers must be copied for direct I/O.
 func (v *file) misaligned(r *Request) bool {
 	return v.direct && !aligned(r.Bufs, v.align.mem, v.align.unit)
 }
 
-// bounced transfers the next piece by way of the worker's aligned buffer.
+// bounced transfers the next piece through the worker's aligned buffer.
 func (v *file) bounced(w *scratch, r *Request, flags int) (int64, error) {
 	if w.bounce == nil {
 		w.bounce = directio.AlignedBlock(bounceSize)

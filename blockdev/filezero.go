@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// zeroBlock is written where the file system can't zero a range by itself.
+// zeroBlock is what is written if the file system can't zero a range itself.
 var zeroBlock = sync.OnceValue(func() []byte { return directio.AlignedBlock(bounceSize) })
 
 // fallocate modes.
@@ -18,8 +18,8 @@ const (
 	zeroRange = unix.FALLOC_FL_ZERO_RANGE | unix.FALLOC_FL_KEEP_SIZE
 )
 
-// probeDiscard tries to punch a hole behind the end of a file, where none can do harm. A
-// block device is asked by its queue's limit: it has no place to try.
+// probeDiscard tries to punch a hole beyond the end of a file, where it does no harm. For a block device it asks the
+// queue's limit: a device has no place to try.
 func (v *file) probeDiscard() bool {
 	if v.device {
 		return deviceDiscards(v.locked)
@@ -32,8 +32,7 @@ func (v *file) probeDiscard() bool {
 	return err == nil
 }
 
-// discard gives the space of a range back. Where that can't be done it does nothing, as the
-// operation allows.
+// discard frees the space of a range. If that isn't possible it does nothing, as the operation allows.
 func (v *file) discard(r *Request) error {
 	if !v.info.Discard {
 		return nil
@@ -49,8 +48,8 @@ func (v *file) discard(r *Request) error {
 	return err
 }
 
-// writeZeroes zeroes a range: by giving its space back where that is allowed, else in the
-// file system's own way, else by writing.
+// writeZeroes zeroes a range: by freeing its space if that is allowed, else by the file system's own means, else by
+// writing.
 func (v *file) writeZeroes(w *scratch, r *Request) error {
 	done := false
 	var err error
@@ -66,9 +65,9 @@ func (v *file) writeZeroes(w *scratch, r *Request) error {
 	return err
 }
 
-// allocate is fallocate on r's range. It returns false where the file system hasn't that mode, and
-// remembers it in no. A block device has it for whole sectors, of which blocks may be parts: it
-// returns false for a range of other ones.
+// allocate calls fallocate for r's range. It returns false if the file system doesn't support the mode, and records
+// that in no. A block device supports it for whole sectors, which may be larger than blocks: it returns false for other
+// ranges.
 func (v *file) allocate(mode uint32, r *Request, no *atomic.Bool) (bool, error) {
 	if no.Load() {
 		return false, nil

@@ -2,16 +2,16 @@ package blockdev
 
 import "sync"
 
-// FlushGroup lets the flushes that arrive while one is running share the next one. It also
-// has all of them told of an error, which the system reports only once.
+// FlushGroup lets flushes that arrive while one is running share the next one. All of them also get its error, which
+// the system reports only once.
 type FlushGroup struct {
 	mu      sync.Mutex
 	running bool
 	waiting requestQueue
 }
 
-// Lead returns true where r must run; else it joined those that the running one's successor
-// will answer.
+// Lead returns true if the caller must call Run with r; otherwise r has joined those that the sync after the running
+// one will answer.
 func (g *FlushGroup) Lead(r *Request) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -23,7 +23,7 @@ func (g *FlushGroup) Lead(r *Request) bool {
 	return true
 }
 
-// next gives what has gathered, or ends the run where nothing has.
+// next returns the requests that have gathered, or ends the run if there are none.
 func (g *FlushGroup) next() requestQueue {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -31,8 +31,8 @@ func (g *FlushGroup) next() requestQueue {
 	return g.waiting.take()
 }
 
-// Run answers r, which leads, and all that come meanwhile: sync makes durable what was
-// completed, done completes a request.
+// Run answers r, the leader, and all that arrive meanwhile: sync makes completed writes durable, done completes a
+// request.
 func (g *FlushGroup) Run(r *Request, sync func() error, done func(*Request, error)) {
 	var answered requestQueue
 	for answered.push(r); !answered.empty(); answered = g.next() {

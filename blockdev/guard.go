@@ -7,55 +7,54 @@ import (
 	"time"
 )
 
-// Guard keeps the writers of a mapping away from its readers, so that a block is read and
-// sent old or new, never mixed, and a packet's checksum holds until it has left.
+// Guard keeps writers of a mapping away from its readers, so that a block is read and sent old or new, never mixed, and
+// a packet's checksum holds until the packet has left.
 //
-// The mapping is divided into stripes. Readers share a stripe, a writer has it alone for the
-// time of a copy. A view can be held for long (until the peer has acknowledged its data), so
-// a writer that meets one does not block: its request waits in the stripe and goes on from
-// where it stopped when the last view there is released. Atomicity is by the block and
-// stripes are whole blocks; so no one ever holds two stripes and waits for a third.
+// The mapping is divided into stripes. Readers share a stripe; a writer has it alone for the duration of a copy. A view
+// can be held for long (until the peer has acknowledged its data), so a writer that meets one does not block: its
+// request waits in the stripe and continues from where it stopped when the last view there is released. Atomicity is
+// per block and stripes consist of whole blocks, so nobody ever holds two stripes and waits for a third.
 //
-// Where the mapping has places over, a whole stripe can be replaced beside its views, which go on showing where it was.
-// So is one that a writer waited for as long as patience allows: who reads slowly doesn't keep others from writing.
+// If the mapping has spare places, a whole stripe can be moved to another place while views exist, which continue to
+// show the old place. That is also done with a stripe whose writer has waited as long as patience allows: a slow reader
+// doesn't keep others from writing.
 //
-// Stripes share the entries of a table of bounded size: two that are far apart may, rarely,
-// wait for one another without need.
+// Stripes share the entries of a table of bounded size: two stripes that are far apart may, rarely, wait for one
+// another needlessly.
 type Guard struct {
 	entries []guardEntry // a power of two
 	apply   func(r *Request, off, n int64)
 	finish  func(r *Request)
-	places  *places // nil where stripes stay where they are
+	places  *places // nil if stripes can't move
 
 	patience *time.Timer // calls hurry; only with places
-	waited   atomic.Bool // that runs
+	waited   atomic.Bool // the timer is running
 }
 
 // guardEntry has a cache line of its own.
 type guardEntry struct {
 	mu       sync.Mutex
 	views    int32        // readers, short and long
-	replaced place        // a list of those that the views may show
-	waiting  requestQueue // writers, for views to become 0
-	long     bool         // they wait since before the last hurry
+	replaced place        // a list of replaced places that the views may show
+	waiting  requestQueue // writers that wait for views to become 0
+	long     bool         // they have waited since before the last hurry
 	_        [64 - 40]byte
 }
 
-// Stripes are as large as the largest block.
+// A stripe is as large as the largest block.
 const (
 	MaxBlockSize = 64 << 10
 	stripeSize   = MaxBlockSize
 	stripeShift  = 16
 	guardEntries = 8192
 
-	// A view's token is the first stripe and the number of stripes.
+	// A view's token consists of the first stripe and the number of stripes.
 	viewCountBits = 16
 	maxView       = (1<<viewCountBits - 2) * stripeSize
 )
 
-// NewGuard makes the guard of a mapping of size bytes. Read and Write call apply for each
-// piece of a request, in the goroutine that can, and finish is called when one that had to
-// wait has ended.
+// NewGuard returns the guard of a mapping of size bytes. Read and Write call apply for each piece of a request, in the
+// goroutine that is able to, and finish is called when a request that had to wait has ended.
 func NewGuard(size int64, apply func(r *Request, off, n int64), finish func(r *Request)) *Guard {
 	stripes := uint64(size+stripeSize-1) >> stripeShift
 	n := min(uint64(guardEntries), 1<<bits.Len64(max(stripes, 1)-1))
@@ -66,18 +65,17 @@ func (g *Guard) entry(stripe int64) *guardEntry {
 	return &g.entries[stripe&int64(len(g.entries)-1)]
 }
 
-// pieceAt is how many of n bytes at off lie in off's stripe.
+// pieceAt returns how many of n bytes at off lie in off's stripe.
 func pieceAt(off, n int64) int64 {
 	return min(n, stripeSize-off&(stripeSize-1))
 }
 
-// ErrView is what Memory.View answers where Guard.View did not. It is ErrBusy, made once
-// since it is no failure and must cost nothing.
+// ErrView is what Memory.View returns if Guard.View returned false. It is ErrBusy, made only once since it isn't a
+// failure and must cost nothing.
 var ErrView error = &OpError{Op: "view", Path: "memory", Offset: -1, Kind: ErrBusy}
 
-// View takes the range for a long read. It returns false where a writer already waits for a
-// part of it, lest readers that follow one another keep it waiting for ever, and where the
-// range is longer than about 4 GiB.
+// View takes the range for a long read. It returns false if a writer is already waiting for a part of it, so that
+// successive readers don't keep the writer waiting for ever, and if the range is longer than about 4 GiB.
 func (g *Guard) View(off, n int64) (ViewToken, bool) {
 	if n > maxView {
 		return 0, false
@@ -102,7 +100,7 @@ func (g *Guard) View(off, n int64) (ViewToken, bool) {
 	return ViewToken(first<<viewCountBits | (last - first + 1)), true
 }
 
-// Release ends a view. Writers that waited for it run now, in the caller's goroutine.
+// Release ends a view. Writers that waited for it continue now, in the caller's goroutine.
 func (g *Guard) Release(t ViewToken) {
 	first, count := int64(t>>viewCountBits), int64(t&(1<<viewCountBits-1))
 	for s := first; s < first+count; s++ {
@@ -110,7 +108,8 @@ func (g *Guard) Release(t ViewToken) {
 	}
 }
 
-// leave ends one reader's stay. After the last, what was replaced is free, and the waiting writers go on.
+// leave ends one reader's use of a stripe. After the last, replaced places become free, and the waiting writers
+// continue.
 func (g *Guard) leave(e *guardEntry) {
 	e.mu.Lock()
 	e.views--
@@ -132,7 +131,7 @@ func (e *guardEntry) takeWriters() requestQueue {
 	return e.waiting.take()
 }
 
-// goOn has writers that waited go on.
+// goOn makes writers that waited continue.
 func (g *Guard) goOn(writers requestQueue, hurry bool) {
 	for r := writers.pop(); r != nil; r = writers.pop() {
 		if g.proceed(r, hurry) {
@@ -141,7 +140,7 @@ func (g *Guard) goOn(writers requestQueue, hurry bool) {
 	}
 }
 
-// Read applies r piece by piece, beside other readers. It doesn't wait for writers that wait.
+// Read applies r piece by piece, concurrently with other readers. It doesn't wait for writers that wait.
 func (g *Guard) Read(r *Request) {
 	for done := int64(0); done < r.Length; {
 		off := r.Offset + done
@@ -156,14 +155,13 @@ func (g *Guard) Read(r *Request) {
 	}
 }
 
-// Write applies r piece by piece. It returns false where r must wait for a view: finish is
-// then called for it later.
+// Write applies r piece by piece. It returns false if r must wait for a view: finish is then called for it later.
 func (g *Guard) Write(r *Request) bool {
 	r.done = 0
 	return g.proceed(r, false)
 }
 
-// proceed applies what is left of r, in a hurry beside views where it can.
+// proceed applies the rest of r; in a hurry, it moves stripes that have views aside if it can.
 func (g *Guard) proceed(r *Request, hurry bool) bool {
 	for r.done < r.Length {
 		off := r.Offset + r.done
@@ -183,8 +181,8 @@ func (g *Guard) proceed(r *Request, hurry bool) bool {
 	return true
 }
 
-// Exclude calls fn for runs of the range, in order, with no writer in them. Readers are not
-// kept out: fn must change each block at once, as unmapping pages does.
+// Exclude calls fn for consecutive parts of the range, in order, with no writer in them. Readers are not excluded: fn
+// must change each block at once, as unmapping pages does.
 func (g *Guard) Exclude(off, n int64, fn func(off, n int64) error) error {
 	most := min(int64(len(g.entries)), 256)
 	for n > 0 {
@@ -203,8 +201,8 @@ func (g *Guard) Exclude(off, n int64, fn func(off, n int64) error) error {
 	return nil
 }
 
-// lockAll locks the entries of stripes in the order of the table, as every one who takes
-// several does. The stripes are no more than the entries.
+// lockAll locks the entries of stripes in the order of the table, as everything does that locks several. There are no
+// more stripes than entries.
 func (g *Guard) lockAll(first, last int64) {
 	mask := int64(len(g.entries) - 1)
 	wrapped := (first | mask) + 1

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestGuardRead: while a piece is read no writer changes its stripe, and every other one may be written.
+// TestGuardRead: while a piece is read no writer changes its stripe, but all others may be written.
 func TestGuardRead(t *testing.T) {
 	const stripes = 4
 	var g *Guard

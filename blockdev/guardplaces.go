@@ -2,24 +2,24 @@ package blockdev
 
 import "time"
 
-// What a Guard does where stripes can lie elsewhere.
+// What a Guard does if stripes can lie in other places.
 
-// patience is how long a writer waits for views, twice as long at most, before it goes on beside them: who reads at a
-// usual pace is done before, and nothing has to be copied.
+// patience is how long a writer waits for views, or up to twice as long, before it moves the stripe and goes on: a
+// reader at a usual pace is done by then, and nothing has to be copied.
 const patience = 100 * time.Millisecond
 
-// moveWithin has stripes lie in p.
+// moveWithin lets stripes move within p.
 func (g *Guard) moveWithin(p *places) {
 	g.places = p
 	g.patience = time.AfterFunc(time.Hour, g.hurry)
 	g.patience.Stop()
 }
 
-// stop ends what moveWithin began, when nobody reads or writes any more.
+// stop undoes moveWithin, when nobody reads or writes any more.
 func (g *Guard) stop() { g.patience.Stop() }
 
-// replace has the stripe that begins at off lie in another place, written before. Where it was is free when nobody
-// reads it any more.
+// replace moves the stripe that begins at off to another place, which has been written already. Its old place becomes
+// free when nobody reads it any more.
 func (g *Guard) replace(off int64, by place) {
 	s := off >> stripeShift
 	e := g.entry(s)
@@ -35,8 +35,8 @@ func (g *Guard) replace(off int64, by place) {
 	}
 }
 
-// moveAside has the stripe at off lie in a free place, with what it holds unless n bytes that are written next are all of
-// it. It returns false where no place is free, or none can be. Called with e.mu held.
+// moveAside moves the stripe at off to a free place, with its content unless the n bytes that are written next are the
+// whole stripe. It returns false if no place is free, or stripes can't move. e.mu is held.
 func (g *Guard) moveAside(e *guardEntry, off, n int64) bool {
 	if g.places == nil {
 		return false
@@ -53,16 +53,16 @@ func (g *Guard) moveAside(e *guardEntry, off, n int64) bool {
 	return true
 }
 
-// wait has hurry look after a writer that waits.
+// wait makes hurry look after a writer that waits.
 func (g *Guard) wait() {
 	if g.places != nil && !g.waited.Swap(true) {
 		g.patience.Reset(patience)
 	}
 }
 
-// hurry has writers go on that have waited for long.
+// hurry makes writers continue that have waited for long.
 func (g *Guard) hurry() {
-	g.waited.Store(false) // who waits from now on calls for the next
+	g.waited.Store(false) // writers that wait from now on start the timer again
 	for i := range g.entries {
 		e := &g.entries[i]
 		e.mu.Lock()

@@ -22,7 +22,7 @@ func TestGuardTable(t *testing.T) {
 	}
 	var applied int64
 	g := NewGuard(4*stripeSize, func(_ *Request, _, n int64) { applied += n }, func(*Request) {})
-	// Ranges that go round the table, and further than once.
+	// Ranges that wrap around the table, once and more often.
 	for _, x := range [][2]int64{{3, 2}, {0, 4}, {2, 4}, {3, 13}, {1 << 40, 5}} {
 		off, n := x[0]*stripeSize+512, x[1]*stripeSize-1024
 		applied = 0
@@ -89,7 +89,7 @@ func TestPool(t *testing.T) {
 		if ran.Load() != 10 || idle() != 3 {
 			t.Errorf("%d ran, %d idle", ran.Load(), idle())
 		}
-		p.Submit(&Request{}) // one is kept busy, the others go
+		p.Submit(&Request{}) // one is kept busy, the others end
 		time.Sleep(poolIdle)
 		synctest.Wait()
 		if running() != 1 || idle() != 1 {
@@ -111,11 +111,11 @@ func TestPool(t *testing.T) {
 	})
 }
 
-// TestPoolChain: what a completion submits runs on the same worker, and what others submit meanwhile
-// on another one.
+// TestPoolChain: a request submitted by a completion runs on the same worker, and one that others submit meanwhile runs
+// on another.
 func TestPoolChain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var p *Pool[int] // of each worker, how many requests it ran
+		var p *Pool[int] // each worker's scratch counts the requests it ran
 		var other atomic.Pointer[int]
 		var last *int
 		p = NewPool(3, func(n *int, r *Request) {
@@ -128,7 +128,7 @@ func TestPoolChain(t *testing.T) {
 			}
 			p.End(r, nil)
 		})
-		for range 3 { // idle workers that could take what comes
+		for range 3 { // idle workers that could take new requests
 			p.Submit(&Request{Complete: func(*Request) {}})
 		}
 		time.Sleep(2 * time.Second)
@@ -161,7 +161,7 @@ func TestPoolChain(t *testing.T) {
 	})
 }
 
-// TestFlushGroup has those that come during a flush share the next.
+// TestFlushGroup: flushes that come during a flush share the next.
 func TestFlushGroup(t *testing.T) {
 	var g FlushGroup
 	a, b, c := &Request{}, &Request{}, &Request{}
@@ -231,7 +231,7 @@ func BenchmarkGuard(b *testing.B) {
 	}
 }
 
-// TestWholePages: what madvise is told of begins and ends with a page, whatever its size.
+// TestWholePages: the range passed to madvise begins and ends on a page boundary, whatever the page size.
 func TestWholePages(t *testing.T) {
 	const kib = 1 << 10
 	for _, c := range []struct{ page, off, end, from, to int64 }{
@@ -249,8 +249,8 @@ func TestWholePages(t *testing.T) {
 	}
 }
 
-// TestDiskTakenAway: what fails on a file whose disk the system hasn't any more is told of as that, and not where there
-// is one. Of tmpfs none is seen.
+// TestDiskTakenAway: errors on a file whose disk no longer exists for the system are reported as ErrGone, and others
+// not. For tmpfs no disk is seen.
 func TestDiskTakenAway(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "v")
 	opened, err := OpenFile(path, Options{Size: 1 << 20})

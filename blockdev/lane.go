@@ -9,26 +9,26 @@ import (
 	"sync/atomic"
 )
 
-// lane is what a file volume's requests need of which each processor had better have its own: a count of users, and an
-// open file through which the page cache answers at once. The kernel counts users of an open file, too, and notes in it
-// what was read last. Where processors share such words, each request takes them from another's cache.
+// lane is the part of a file volume that is best kept per processor: a count of users, and an open file through which
+// the page cache answers at once. The kernel also counts users of an open file, and notes in it what was read last. If
+// processors share such words, each request has to fetch them from another's cache.
 type lane struct {
 	*Lifetime
 	fd    int
-	again *os.File // fd's, where it isn't the volume's own
+	again *os.File // fd's, if it isn't the volume's own file
 }
 
-// mostLanes bounds how many files a volume opens.
+// mostLanes limits how many files a volume opens.
 const mostLanes = 16
 
-// lanes are those of a volume.
+// lanes are all lanes of a volume.
 type lanes struct {
 	all  []*lane
-	here sync.Pool // one of all, by itself for each processor
+	here sync.Pool // one of all, chosen separately for each processor
 	next atomic.Uint32
 }
 
-// newLanes makes a lane for each processor.
+// newLanes returns a lane for each processor.
 func newLanes() *lanes {
 	l := &lanes{all: make([]*lane, min(runtime.GOMAXPROCS(0), mostLanes))}
 	for i := range l.all {
@@ -38,11 +38,12 @@ func newLanes() *lanes {
 	return l
 }
 
-// open gives the lanes f, each opened by itself, to read: whoever closes a device that could be written has udev look at
-// it. What can't be opened again, as where there are no more descriptors, they share. The lock is f's alone.
+// open gives each lane its own open file of f, read-only: closing a device that was open for writing makes udev look at
+// it. Lanes for which f can't be reopened, for example because descriptors have run out, share f. Only f holds the
+// lock.
 func (l *lanes) open(f *os.File) {
 	fd := int(f.Fd())
-	self := fmt.Sprintf("/proc/self/fd/%d", fd) // the same file, whatever has its name by now
+	self := fmt.Sprintf("/proc/self/fd/%d", fd) // the same file, whatever has its name now
 	for _, n := range l.all {
 		n.fd = fd
 		if again, err := os.Open(self); err == nil {
@@ -51,7 +52,8 @@ func (l *lanes) open(f *os.File) {
 	}
 }
 
-// enter counts a user in the processor's lane, until its Leave. It gives nil, and counts nothing, after close was called.
+// enter counts a user in this processor's lane, until its Leave. After close was called it returns nil, and counts
+// nothing.
 func (l *lanes) enter() *lane {
 	n := l.here.Get().(*lane)
 	l.here.Put(n)
@@ -61,7 +63,7 @@ func (l *lanes) enter() *lane {
 	return n
 }
 
-// close lets no more users in and waits until the last has left. It returns false at once where it was called before.
+// close lets no more users in and waits until the last has left. If it was called before, it returns false at once.
 func (l *lanes) close() bool {
 	for _, n := range l.all {
 		if !n.shut() {
@@ -74,7 +76,7 @@ func (l *lanes) close() bool {
 	return true
 }
 
-// closeFiles closes what open has opened.
+// closeFiles closes the files that open has opened.
 func (l *lanes) closeFiles() error {
 	var err error
 	for _, n := range l.all {

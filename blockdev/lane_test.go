@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestLanesFiles: each lane has the volume's file, opened by itself, and only to read, though another has its name by now;
-// and Close closes them, with the lock.
+// TestLanesFiles: each lane has its own open file of the volume's file, read-only, even if another file has its name by
+// now; Close closes them, and releases the lock.
 func TestLanesFiles(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "v")
 	o := Options{Size: 1 << 20}
@@ -53,7 +53,7 @@ func TestLanesFiles(t *testing.T) {
 	}
 }
 
-// TestLanesShare: where no file can be opened any more, a volume does without lanes of its own.
+// TestLanesShare: if no more files can be opened, a volume does without lanes of its own.
 func TestLanesShare(t *testing.T) {
 	v := openInternal(t, IOBuffered)
 	if err := v.lanes.closeFiles(); err != nil {
@@ -82,7 +82,7 @@ func TestLanesShare(t *testing.T) {
 	}
 }
 
-// TestLanesClose: Close waits for users of each lane, and lets none in, in none.
+// TestLanesClose: Close waits for the users of each lane, and lets no more into any.
 func TestLanesClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLanes()

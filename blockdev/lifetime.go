@@ -2,17 +2,17 @@ package blockdev
 
 import "sync/atomic"
 
-// Lifetime counts what uses a volume, so that Close can wait for it. The zero value isn't
-// usable; see NewLifetime. It has a cache line of its own.
+// Lifetime counts the users of a volume, so that Close can wait for them. The zero value isn't usable; see NewLifetime.
+// It has a cache line of its own.
 type Lifetime struct {
-	users atomic.Int64  // and lifetimeClosed once Close was called
-	idle  chan struct{} // told, with room for one, when the last user left a closed volume
+	users atomic.Int64  // plus lifetimeClosed once Close was called
+	idle  chan struct{} // signalled, with room for one, when the last user has left a closed volume
 	_     [64 - 16]byte
 }
 
 const lifetimeClosed = 1 << 62
 
-// NewLifetime gives a Lifetime without users.
+// NewLifetime returns a Lifetime without users.
 func NewLifetime() *Lifetime {
 	return &Lifetime{idle: make(chan struct{}, 1)}
 }
@@ -26,7 +26,7 @@ func (l *Lifetime) Enter() bool {
 	return false
 }
 
-// Leave takes back one Enter.
+// Leave undoes one Enter.
 func (l *Lifetime) Leave() {
 	if l.users.Add(-1) == lifetimeClosed {
 		select {
@@ -36,8 +36,7 @@ func (l *Lifetime) Leave() {
 	}
 }
 
-// Close lets no more users in and waits until the last has left. It returns false at once
-// where Close was called before.
+// Close lets no more users in and waits until the last has left. If it was called before, it returns false at once.
 func (l *Lifetime) Close() bool {
 	if !l.shut() {
 		return false
@@ -46,7 +45,7 @@ func (l *Lifetime) Close() bool {
 	return true
 }
 
-// shut lets no more users in. It returns false where that was so before.
+// shut lets no more users in. It returns false if it was called before.
 func (l *Lifetime) shut() bool {
 	for {
 		n := l.users.Load()

@@ -13,9 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lock takes the lock that keeps two programs from exporting one file: an exclusive one, or
-// for a reader one that readers share. It lasts until f is closed. The error is an OpError
-// of kind ErrBusy that names the holder where that can be known.
+// lock takes the lock that keeps two programs from exporting one file: an exclusive lock, or for a reader a shared one.
+// It lasts until f is closed. The error is an OpError of kind ErrBusy that names the holder if it can be found out.
 func lock(f *os.File, readOnly bool) error {
 	how := unix.LOCK_EX
 	if readOnly {
@@ -32,14 +31,14 @@ func lock(f *os.File, readOnly bool) error {
 	}
 }
 
-// A system's udev locks a device, too, to read what is on it: when it has come, and whenever somebody has closed it who
-// could write to it. That takes less than lockTries times lockPause.
+// udev also locks a device, to read what is on it: when the device appears, and whenever a program that had it open for
+// writing has closed it. That takes less than lockTries times lockPause.
 const (
 	lockTries = 100
 	lockPause = 10 * time.Millisecond
 )
 
-// waitLock locks f, where it is a device also somewhat later.
+// waitLock locks f; if f is a device it retries for a while.
 func waitLock(f *os.File, how int) error {
 	tries := 1
 	if st, err := f.Stat(); err == nil && st.Mode()&os.ModeDevice != 0 {
@@ -54,8 +53,8 @@ func waitLock(f *os.File, how int) error {
 	}
 }
 
-// stillNamed tells whether f, which is locked now, has its name still. Who had the lock since it was opened may have
-// failed to make a volume of it, and removed it: what is written to it would be lost.
+// stillNamed reports whether f, which is locked now, still has its name. A program that held the lock after we opened f
+// may have failed to make a volume of it, and removed it: anything written to it would be lost.
 func stillNamed(f *os.File) error {
 	one, err := f.Stat()
 	if err != nil {
@@ -68,7 +67,7 @@ func stillNamed(f *os.File) error {
 	return nil
 }
 
-// locked says what to do where somebody has the lock.
+// locked says what to do if somebody holds the lock.
 func locked(by string) string {
 	if by == byThis {
 		return "it is locked by this program, which has another volume there; name another file, or close that volume first"
@@ -76,10 +75,10 @@ func locked(by string) string {
 	return fmt.Sprintf("it is locked%s; stop that program, or export another file", by)
 }
 
-// byThis is what holder says of this process.
+// byThis is what holder returns for this process.
 const byThis = " by this process"
 
-// lockLooks is how often /proc/locks is read for a lock that must be in it: the kernel leaves some out where others come
+// lockLooks is how often /proc/locks is read for a lock that must be listed there: the kernel omits some if others come
 // and go meanwhile.
 const lockLooks = 5
 
@@ -113,8 +112,8 @@ func holder(f *os.File) string {
 	return ""
 }
 
-// mountDevice is the device of the file system that f lies on, as /proc/locks has it: that of a file may be another, as on
-// Btrfs, where each subvolume has one.
+// mountDevice returns the device of f's file system as /proc/locks shows it. The one that stat returns may differ, for
+// example on Btrfs, where each subvolume has its own.
 func mountDevice(f *os.File, dev uint64) (major, minor uint32) {
 	var st unix.Statx_t
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
@@ -131,7 +130,7 @@ func mountDevice(f *os.File, dev uint64) (major, minor uint32) {
 	return unix.Major(dev), unix.Minor(dev)
 }
 
-// findHolder reads the format of /proc/locks.
+// findHolder parses the format of /proc/locks.
 func findHolder(locks io.Reader, inode string) (pid string) {
 	for s := bufio.NewScanner(locks); s.Scan(); {
 		// 1: FLOCK  ADVISORY  WRITE 4711 08:02:131090 0 EOF
@@ -142,7 +141,7 @@ func findHolder(locks io.Reader, inode string) (pid string) {
 	return ""
 }
 
-// retry calls fn until a signal doesn't interrupt it.
+// retry calls fn until it isn't interrupted by a signal.
 func retry(fn func() error) error {
 	for {
 		if err := fn(); !errors.Is(err, unix.EINTR) {

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestLockReplaced: what is locked is what has the name. Who had the lock before may have removed the file, or replaced
-// it.
+// TestLockReplaced: the file that is locked is the one that has the name. The previous holder of the lock may have
+// removed the file, or replaced it.
 func TestLockReplaced(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "v")
 	open := func() *os.File {
@@ -37,7 +37,8 @@ func TestLockReplaced(t *testing.T) {
 	}
 }
 
-// TestCreatedByTwo: of two who find no file one makes it, and the other may have the lock first. It keeps the file.
+// TestCreatedByTwo: if two openers find no file, one creates it, and the other may get the lock first. Then the other
+// keeps the file.
 func TestCreatedByTwo(t *testing.T) {
 	path, met := filepath.Join(t.TempDir(), "v"), false
 	for i := 0; i < 300 && !met; i++ {

@@ -9,12 +9,12 @@ import (
 	"syscall"
 )
 
-// The system locks no file that it makes a loop device of, as for a mount: a program that exports the file and one that
-// has the device would not meet. So who opens either asks for the other. The file may be a device, too, even a loop
-// device.
+// The system doesn't lock a file of which it makes a loop device, as for a mount: a program that exports the file and
+// one that uses the device would not notice each other. So opening either checks for the other. The file may itself be
+// a device, even a loop device.
 
-// loopLock refuses a file that is a loop device's, and a loop device whose file is locked. Readers share. The error is an
-// OpError of kind ErrBusy.
+// loopLock refuses a file that a loop device is made of, and a loop device whose file is locked. Readers share. The
+// error is an OpError of kind ErrBusy.
 func loopLock(f *os.File, readOnly bool) error {
 	st, err := f.Stat()
 	if err != nil {
@@ -36,7 +36,7 @@ func loopLock(f *os.File, readOnly bool) error {
 	return nil
 }
 
-// loopFileLock asks for the lock of the file that a loop device, or the one of a partition, is made of.
+// loopFileLock checks the lock of the file that a loop device, or the one that a partition is on, is made of.
 func loopFileLock(path, node string, readOnly bool) error {
 	file, err := readLine(node + "/loop/backing_file")
 	if file == "" && err == nil {
@@ -47,7 +47,7 @@ func loopFileLock(path, node string, readOnly bool) error {
 	}
 	f, err := os.Open(file)
 	if err != nil {
-		return unseenLoop(path, err) // or it is none, or its file can't be seen from here
+		return unseenLoop(path, err) // or it isn't a loop device, or its file can't be seen from here
 	}
 	defer f.Close()
 	var op *OpError
@@ -57,8 +57,8 @@ func loopFileLock(path, node string, readOnly bool) error {
 	return loopFileLock(path, deviceNode(f), readOnly)
 }
 
-// unseenLoop is the error of an open where a look for loop devices failed: nil but where the system is short of something,
-// as of descriptors.
+// unseenLoop is the error of an open for which looking for loop devices failed: nil unless the system is short of
+// something, such as descriptors.
 func unseenLoop(path string, err error) error {
 	if errors.Is(KindOf(err), ErrBusy) {
 		return OpenError(path, ErrBusy, fmt.Errorf("looking for loop devices: %w", err))
@@ -66,10 +66,10 @@ func unseenLoop(path string, err error) error {
 	return nil
 }
 
-// loopDevice finds a loop device that is made of a file; for a reader, one that can be written to.
+// loopDevice finds a loop device that is made of a file; for a reader, only one that can be written to.
 func loopDevice(file fs.FileInfo, readOnly bool) (string, error) {
 	const devices = "/sys/block/"
-	all, err := os.ReadDir(devices) // filepath.Glob wouldn't say that it couldn't look
+	all, err := os.ReadDir(devices) // filepath.Glob wouldn't report that it couldn't look
 	for _, d := range all {
 		name, err := readLine(devices + d.Name() + "/loop/backing_file")
 		if err != nil {
@@ -86,7 +86,7 @@ func loopDevice(file fs.FileInfo, readOnly bool) (string, error) {
 	return "", err
 }
 
-// same tells whether two names are of one file, or of one device.
+// same reports whether two names are those of one file, or of one device.
 func same(a, b fs.FileInfo) bool {
 	if a.Mode().Type()&b.Mode().Type()&fs.ModeDevice == 0 {
 		return os.SameFile(a, b)
@@ -96,7 +96,8 @@ func same(a, b fs.FileInfo) bool {
 	return one.Rdev == two.Rdev
 }
 
-// readLine is a line that sysfs has; empty where it shows none. The error is that the system is short of something.
+// readLine returns a line from sysfs; empty if there is none. The error, if any, is that the system is short of
+// something.
 func readLine(name string) (string, error) {
 	b, err := os.ReadFile(name)
 	if !errors.Is(KindOf(err), ErrBusy) {

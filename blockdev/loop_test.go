@@ -13,7 +13,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/blockdev"
 )
 
-// loopDevice makes a block device of a file.
+// loopDevice makes a loop device of a new file.
 func loopDevice(t *testing.T, size int64, args ...string) string {
 	backing := filepath.Join(t.TempDir(), "backing")
 	if err := os.WriteFile(backing, nil, 0o600); err != nil {
@@ -25,7 +25,7 @@ func loopDevice(t *testing.T, size int64, args ...string) string {
 	return loopDeviceOf(t, backing, args...)
 }
 
-// loopDeviceOf makes a block device of a file that is there, or of a device.
+// loopDeviceOf makes a loop device of an existing file, or of a device.
 func loopDeviceOf(t *testing.T, backing string, args ...string) string {
 	out, err := exec.Command("losetup", append(args, "--find", "--show", backing)...).CombinedOutput()
 	dev := strings.TrimSpace(string(out))
@@ -40,7 +40,7 @@ func loopDeviceOf(t *testing.T, backing string, args ...string) string {
 	return dev
 }
 
-// backing is the file of a loop device.
+// backing returns the file of a loop device.
 func backing(t *testing.T, dev string) string {
 	t.Helper()
 	b, err := os.ReadFile("/sys/block/" + filepath.Base(dev) + "/loop/backing_file")
@@ -50,8 +50,8 @@ func backing(t *testing.T, dev string) string {
 	return strings.TrimSpace(string(b))
 }
 
-// TestLoopDeviceFile: a file and the loop device that is made of it are one volume, which several open at once only to
-// read.
+// TestLoopDeviceFile: a file and the loop device made of it are one volume, which may be opened more than once only for
+// reading.
 func TestLoopDeviceFile(t *testing.T) {
 	for _, readOnly := range []bool{false, true} {
 		args := []string{}
@@ -93,7 +93,7 @@ func TestLoopDeviceFile(t *testing.T) {
 	}
 }
 
-// TestLoopDeviceOfDevice: a device, a loop device that is made of it and the file below both are one volume.
+// TestLoopDeviceOfDevice: a device, a loop device made of it and the file below both are one volume.
 func TestLoopDeviceOfDevice(t *testing.T) {
 	below := loopDevice(t, 4*mib)
 	above := loopDeviceOf(t, below)

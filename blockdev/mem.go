@@ -12,26 +12,25 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/prefetch"
 )
 
-// memory is a volume in anonymous memory, one mapping. Pages come into being when they are
-// written and go when they are discarded, so volumes may be larger than the memory that is free
-// as long as what is written isn't.
+// memory is a volume in anonymous memory, one mapping. Pages are allocated when they are written and freed when they
+// are discarded, so volumes may be larger than the free memory as long as the data written isn't.
 //
-// Whole stripes may be written by who borrows others (memlend.go), and then lie there.
+// Whole stripes may be written to spare places that were lent (memlend.go), and then stay there.
 type memory struct {
 	info   Info
-	mem    []byte // of the stripes' places, and of those over
+	mem    []byte // the stripes' places, and the spare ones
 	region [1]*Region
 	guard  *Guard
 	places *places
 	life   *Lifetime
 }
 
-// background is the length from which discard and write zeroes leave the caller's goroutine:
-// freeing pages takes some 50 ms a GiB.
+// background is the length from which discard and write zeroes are done outside the caller's goroutine: freeing pages
+// takes some 50 ms per GiB.
 const background = 8 << 20
 
-// NewMemory gives a volume of o.Size bytes in memory. What it holds is lost on Close; until
-// then it has no cache that could be lost, so Flush has nothing to do.
+// NewMemory returns a volume of o.Size bytes in memory. Its content is lost on Close; until then it has no cache that
+// could be lost, so Flush has nothing to do.
 func NewMemory(o Options) (Volume, error) {
 	if err := validateSized("mem", &o); err != nil {
 		return nil, err
@@ -64,7 +63,7 @@ func NewMemory(o Options) (Volume, error) {
 	return v, nil
 }
 
-// machineMemory is how many bytes of memory and swap the machine has: more than a volume can ever hold.
+// machineMemory returns how many bytes of memory and swap the machine has: more than a volume can ever hold.
 func machineMemory() int64 {
 	var s unix.Sysinfo_t
 	if unix.Sysinfo(&s) != nil {
@@ -73,8 +72,7 @@ func machineMemory() int64 {
 	return int64((s.Totalram + s.Totalswap) * uint64(s.Unit))
 }
 
-// pageSize is the unit in which memory is freed: 4 KiB with amd64, and with arm64 what the kernel was made for, up to
-// 64 KiB.
+// pageSize is the unit in which memory is freed: 4 KiB on amd64; on arm64 what the kernel was built for, up to 64 KiB.
 var pageSize = os.Getpagesize()
 
 // validateSized checks the options of a kind that has only a size.
@@ -135,13 +133,13 @@ func (v *memory) end(r *Request, err error) {
 
 func (v *memory) finish(r *Request) { v.end(r, nil) }
 
-// piece is n bytes at off, within a stripe.
+// piece returns the n bytes at off, within a stripe.
 func (v *memory) piece(off, n int64) []byte {
 	at := v.places.stripe(off>>stripeShift).offset() + off&(stripeSize-1)
 	return v.mem[at : at+n : at+n]
 }
 
-// run is the first of n bytes at off that lie in one piece.
+// run returns the first part of the n bytes at off that is contiguous in memory.
 func (v *memory) run(off, n int64) []byte {
 	first := v.places.stripe(off >> stripeShift)
 	at := first.offset() + off&(stripeSize-1)
@@ -152,7 +150,7 @@ func (v *memory) run(off, n int64) []byte {
 	return v.mem[at : at+length : at+length]
 }
 
-// apply is one piece of a request.
+// apply does one piece of a request.
 func (v *memory) apply(r *Request, off, n int64) {
 	piece := v.piece(off, n)
 	switch r.Op {
@@ -169,8 +167,8 @@ func (v *memory) apply(r *Request, off, n int64) {
 	}
 }
 
-// drop zeroes a range. A view may see a discard, page by page, but not half of a block that
-// is zeroed. Where that is much, the places over go back to the system, too.
+// drop zeroes a range. A view may see a discard, page by page, but not half of a block that is zeroed. If the range is
+// large, the spare places are given back to the system, too.
 func (v *memory) drop(r *Request) {
 	if r.Length >= background {
 		v.places.empty()
@@ -206,15 +204,15 @@ func free(b []byte) {
 	clear(b)
 }
 
-// wholePages is what of a range is whole pages, if from is less than to. Madvise has to be told exactly: it refuses a
-// beginning within a page, but of an end within one it makes the page's end.
+// wholePages returns the whole pages of a range, if from is less than to. Madvise needs the exact range: it refuses a
+// start within a page, but rounds an end within a page up to the page's end.
 func wholePages(off, end, page int64) (from, to int64) {
 	return (off + page - 1) &^ (page - 1), end &^ (page - 1)
 }
 
 func (v *memory) Regions() []*Region { return v.region[:] }
 
-// Prefetch fetches where the range begins. A view touches nothing, but who sends it does.
+// Prefetch fetches the beginning of the range. A view touches nothing, but its user does when it sends it.
 func (v *memory) Prefetch(op Op, offset, length int64) {
 	if !v.life.Enter() {
 		return

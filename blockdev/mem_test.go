@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// newTestMemory gives a volume of some stripes and a bit, whose places are all free or in use at the end.
+// newTestMemory returns a volume of some stripes and a bit; at the end each of its places must be free or in use.
 func newTestMemory(t *testing.T, stripes int) *memory {
 	v, err := NewMemory(Options{Size: int64(stripes)<<stripeShift + MinBlockSize, BlockSize: MinBlockSize})
 	if err != nil {
@@ -77,7 +77,7 @@ func (v *memory) read(t *testing.T, off, n int64) []byte {
 	return b
 }
 
-// stripesOf are stripes, each full of one byte.
+// stripesOf returns stripes, each filled with one byte.
 func stripesOf(bs ...byte) (all []byte) {
 	for _, b := range bs {
 		all = append(all, bytes.Repeat([]byte{b}, stripeSize)...)
@@ -85,8 +85,8 @@ func stripesOf(bs ...byte) (all []byte) {
 	return all
 }
 
-// TestMemoryWrittenBesideView: who reads slowly doesn't keep others from writing whole stripes through loans, and goes on
-// seeing what was there. Where it was is used again after that alone.
+// TestMemoryWrittenBesideView: a slow reader doesn't keep others from writing whole stripes through loans, and
+// continues to see the old content. Its old place is reused only afterwards.
 func TestMemoryWrittenBesideView(t *testing.T) {
 	v := newTestMemory(t, 4)
 	v.lent(t, 0, stripesOf(1, 2))
@@ -94,7 +94,7 @@ func TestMemoryWrittenBesideView(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i := range byte(2) { // all that is over at once, and then a part
+	for i := range byte(2) { // all spare places at once, and then some
 		if !v.lent(t, 0, stripesOf(10+i, 20+i)).Load() {
 			t.Error("a write of whole stripes waits for a view")
 		}
@@ -118,7 +118,7 @@ func TestMemoryWrittenBesideView(t *testing.T) {
 	}
 }
 
-// TestMemoryLoanCopied: a loan that is written across stripes is copied, behind the views that are there, and free then.
+// TestMemoryLoanCopied: a loan that is written across stripes is copied after existing views end, and then free.
 func TestMemoryLoanCopied(t *testing.T) {
 	v := newTestMemory(t, 4)
 	v.lent(t, 0, stripesOf(1, 2, 3))
@@ -137,7 +137,7 @@ func TestMemoryLoanCopied(t *testing.T) {
 	}
 }
 
-// TestMemorySlowReader: who reads slowly keeps no writer waiting for long, and goes on seeing what was there.
+// TestMemorySlowReader: a slow reader keeps no writer waiting for long, and continues to see the old content.
 func TestMemorySlowReader(t *testing.T) {
 	for name, x := range map[string]struct {
 		op     Op
@@ -186,7 +186,7 @@ func TestMemorySlowReader(t *testing.T) {
 	}
 }
 
-// TestMemorySlowReaders: where no place is free, a writer waits until one is, or until the views end.
+// TestMemorySlowReaders: if no place is free, a writer waits until one is, or until the views end.
 func TestMemorySlowReaders(t *testing.T) {
 	for _, views := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -230,7 +230,7 @@ func TestMemorySlowReaders(t *testing.T) {
 	}
 }
 
-// TestMemoryPieces: views, discards and zeroes reach stripes wherever they lie, and the one at the end, which is none.
+// TestMemoryPieces: views, discards and zeroes reach stripes wherever they lie, also the partial one at the end.
 func TestMemoryPieces(t *testing.T) {
 	v := newTestMemory(t, 8)
 	want := stripesOf(1, 2, 3, 4, 5, 6, 7, 8)
@@ -269,7 +269,7 @@ func TestMemoryPieces(t *testing.T) {
 	}
 }
 
-// TestMemoryGivenBack: whole pages of what is discarded or zeroed go back to the system.
+// TestMemoryGivenBack: whole pages of a discarded or zeroed range go back to the system.
 func TestMemoryGivenBack(t *testing.T) {
 	for _, op := range []Op{OpDiscard, OpWriteZeroes} {
 		v := newTestMemory(t, 4)
@@ -281,7 +281,7 @@ func TestMemoryGivenBack(t *testing.T) {
 	}
 }
 
-// TestMemoryOverGivenBack: where much is discarded or zeroed, what is over goes back, too, though loans were written there.
+// TestMemoryOverGivenBack: if much is discarded or zeroed, spare places go back, too, though loans were written there.
 func TestMemoryOverGivenBack(t *testing.T) {
 	for _, op := range []Op{OpDiscard, OpWriteZeroes} {
 		synctest.Test(t, func(t *testing.T) {
@@ -307,7 +307,7 @@ func TestMemoryOverGivenBack(t *testing.T) {
 	}
 }
 
-// resident is how many bytes of whole pages the system has memory for.
+// resident returns how many bytes of whole pages are in memory.
 func resident(t *testing.T, mem []byte) (n int) {
 	t.Helper()
 	pages := make([]byte, len(mem)/pageSize)

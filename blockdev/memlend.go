@@ -1,7 +1,7 @@
 package blockdev
 
-// What a volume in memory lends: stripes' places that are free. A loan's token is the list's first place and how many
-// there are.
+// What a volume in memory lends: free places of stripes. A loan's token consists of the first place of a list and the
+// number of places.
 
 const loanCountBits = 8
 
@@ -9,7 +9,7 @@ func (t LoanToken) places() (list place, n int) {
 	return place(t >> loanCountBits), int(t & (1<<loanCountBits - 1))
 }
 
-// Lend gives places of whole stripes: a stripe has one place, so what is shorter has to be copied there.
+// Lend lends places of whole stripes: since a stripe has one place, shorter data would have to be copied there.
 func (v *memory) Lend(segs []Segment, length int64) ([]Segment, LoanToken, error) {
 	if v.info.ReadOnly || length <= 0 || length&int64(v.info.BlockSize-1) != 0 || length > v.info.Size {
 		return segs, 0, v.info.Fail(OpWrite, -1, ErrInvalid, ErrLoan)
@@ -32,7 +32,7 @@ func (v *memory) Lend(segs []Segment, length int64) ([]Segment, LoanToken, error
 	return segs, LoanToken(list)<<loanCountBits | LoanToken(n), nil
 }
 
-// Return makes the places free again.
+// Return frees the places.
 func (v *memory) Return(t LoanToken) {
 	if list, _ := t.places(); list != 0 {
 		v.places.give(list)
@@ -40,7 +40,7 @@ func (v *memory) Return(t LoanToken) {
 	}
 }
 
-// writeLent makes what was lent the request's stripes, or copies it where those aren't whole ones.
+// writeLent puts the lent places into the request's stripes, or copies them if the request doesn't cover whole stripes.
 func (v *memory) writeLent(r *Request) {
 	list, n := r.Loan.places()
 	switch {

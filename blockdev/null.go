@@ -2,9 +2,8 @@ package blockdev
 
 import "golang.org/x/sys/unix"
 
-// null is a volume that reads as zeroes and forgets what is written to it. It holds no
-// memory but one stretch of zeroes that all views share, so it shows what everything but
-// the volume costs.
+// null is a volume that reads as zeroes and forgets what is written to it. Its only memory is one stretch of zeroes
+// that all views share, so it shows what everything except the volume costs.
 type null struct {
 	info   Info
 	zeroes []byte
@@ -12,10 +11,10 @@ type null struct {
 	life   *Lifetime
 }
 
-// nullRegion is a transfer of usual size; longer views repeat it.
+// nullRegion is the size of a usual transfer; longer views repeat it.
 const nullRegion = 2 << 20
 
-// NewNull gives a volume of o.Size bytes that stores nothing.
+// NewNull returns a volume of o.Size bytes that stores nothing.
 func NewNull(o Options) (Volume, error) {
 	if err := validateSized("null", &o); err != nil {
 		return nil, err

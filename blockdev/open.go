@@ -13,11 +13,12 @@ type Kind struct {
 	Name string // "mem"
 	Form string // how to write it, for people: "mem:SIZE"
 	Open func(arg string, o Options) (Volume, error)
-	// Check says why Open can't open what arg says, as far as that shows without looking at any file. It may be nil.
+	// Check reports why Open can't open what arg says, as far as that can be told without looking at any file. It may
+	// be nil.
 	Check func(arg string, o Options) error
 }
 
-// ownKinds are those of this package.
+// ownKinds returns the kinds of this package.
 func ownKinds() []Kind {
 	return []Kind{
 		{Name: "file", Form: "PATH or file:PATH", Open: OpenFile},
@@ -26,8 +27,8 @@ func ownKinds() []Kind {
 	}
 }
 
-// Open opens the volume that spec names: "disk.img", "mem:1GiB", "null:1TiB". Kinds of other
-// packages are added by naming them: Open(spec, o, persist.Kind()).
+// Open opens the volume that spec names: "disk.img", "mem:1GiB", "null:1TiB". Kinds of other packages are passed in
+// more: Open(spec, o, persist.Kind()).
 func Open(spec string, o Options, more ...Kind) (Volume, error) {
 	kinds := append(ownKinds(), more...)
 	name, arg, found := strings.Cut(spec, ":")
@@ -36,8 +37,7 @@ func Open(spec string, o Options, more ...Kind) (Volume, error) {
 		if i >= 0 {
 			return kinds[i].Open(arg, o)
 		}
-		// A misspelt kind must not become a file of that name, but one that exists may
-		// have a colon in it.
+		// A misspelt kind must not create a file of that name, but an existing file may have a colon in its name.
 		if _, err := os.Stat(spec); err != nil && !strings.Contains(name, "/") {
 			return nil, OpenError(spec, ErrInvalid, fmt.Errorf("no kind of volume is called %q; there are %s; a file of that name is ./%s",
 				name, forms(kinds), spec))
@@ -49,8 +49,8 @@ func Open(spec string, o Options, more ...Kind) (Volume, error) {
 	return OpenFile(spec, o)
 }
 
-// CheckSpec says why Open can't open the volume that spec names, as far as that shows without looking at any file. What
-// begins with no kind may be a file with a colon in its name.
+// CheckSpec reports why Open can't open the volume that spec names, as far as that can be told without looking at any
+// file. A spec that doesn't begin with a kind may be a file with a colon in its name.
 func CheckSpec(spec string, o Options, more ...Kind) error {
 	name, arg, found := strings.Cut(spec, ":")
 	kinds := append(ownKinds(), more...)
@@ -69,7 +69,7 @@ func forms(kinds []Kind) string {
 	return strings.Join(f, ", ")
 }
 
-// sizedKind is a kind whose argument is its size, which Options.Size may give instead.
+// sizedKind returns a kind whose argument is its size, which Options.Size may give instead.
 func sizedKind(name string, open func(Options) (Volume, error)) Kind {
 	return Kind{
 		Name: name, Form: name + ":SIZE",
@@ -88,7 +88,7 @@ func sizedKind(name string, open func(Options) (Volume, error)) Kind {
 	}
 }
 
-// takeSize gives o the size that arg says.
+// takeSize sets o.Size from arg.
 func takeSize(name, arg string, o *Options) error {
 	if arg == "" && o.Size == 0 {
 		return OpenError(name, ErrInvalid, errors.New("it needs a size, as in "+name+":1GiB"))

@@ -13,10 +13,10 @@ import (
 	"github.com/nvme-anywhere/nvmeof/statedir"
 )
 
-// OpenLocked opens, or creates with o.Size, the file or block device that holds a volume,
-// and locks it. It returns its size, of which it only knows that it is not 0, and undo, which removes
-// what it created, and empties again what was there, empty: who can't use the file calls it while it
-// has the lock, or the next try finds it there. Errors are OpErrors and say what to do.
+// OpenLocked opens, or creates with o.Size, the file or block device that holds a volume, and locks it. It returns the
+// file's size, of which it only checks that it isn't 0, and undo, which removes a file that it created, and truncates
+// to empty one that was there but empty. A caller that can't use the file calls undo while it still holds the lock;
+// otherwise the next attempt finds the file there. Errors are OpErrors and say what to do.
 func OpenLocked(path string, o *Options) (f *os.File, size int64, undo func(), err error) {
 	if err := o.Validate(); err != nil {
 		return nil, 0, nil, OpenError(path, ErrInvalid, err)
@@ -27,7 +27,7 @@ func OpenLocked(path string, o *Options) (f *os.File, size int64, undo func(), e
 	}
 	if err := lock(f, o.ReadOnly); err != nil {
 		f.Close()
-		return nil, 0, nil, err // it is another's volume by now
+		return nil, 0, nil, err // by now it is another program's volume
 	}
 	undo = func() {}
 	if created {
@@ -64,7 +64,7 @@ func OpenLocked(path string, o *Options) (f *os.File, size int64, undo func(), e
 	return f, size, undo, nil
 }
 
-// openOrCreate opens path, or creates it empty where it doesn't exist and a size was given.
+// openOrCreate opens path, or creates it empty if it doesn't exist and a size was given.
 func openOrCreate(path string, o *Options) (f *os.File, created bool, err error) {
 	flag := os.O_RDWR
 	if o.ReadOnly {
@@ -88,8 +88,8 @@ func openOrCreate(path string, o *Options) (f *os.File, created bool, err error)
 	return f, created, nil
 }
 
-// flagsFor checks the type of a file. A block device is opened with O_EXCL, which keeps out
-// what the kernel does with it: mounts, RAID, swap.
+// flagsFor checks the type of a file. A block device is opened with O_EXCL, which excludes the kernel's own uses of it:
+// mounts, RAID, swap.
 func flagsFor(st fs.FileInfo, flag int) (int, error) {
 	switch t := st.Mode().Type(); {
 	case t == 0:
@@ -103,7 +103,7 @@ func flagsFor(st fs.FileInfo, flag int) (int, error) {
 	}
 }
 
-// explainOpen adds to an error of open what to do about it.
+// explainOpen adds advice to an error of open.
 func explainOpen(path string, o *Options, err error) error {
 	var pe *fs.PathError
 	if errors.As(err, &pe) {
@@ -138,7 +138,7 @@ func explainOpen(path string, o *Options, err error) error {
 	return OpenError(path, kind, err)
 }
 
-// leadsNowhere is where a symbolic link leads that there is nothing behind; empty where path is none.
+// leadsNowhere returns the target of a dangling symbolic link; empty if path is not a link.
 func leadsNowhere(path string) string {
 	to, err := os.Readlink(path)
 	if err != nil {
@@ -147,7 +147,7 @@ func leadsNowhere(path string) string {
 	return to
 }
 
-// inUse says who has a block device that can't be opened, with O_EXCL.
+// inUse says who uses a block device that can't be opened with O_EXCL.
 func inUse(path string) string {
 	if f, err := os.Open(path); err == nil {
 		defer f.Close()
@@ -158,17 +158,17 @@ func inUse(path string) string {
 	return "it is mounted or otherwise in use by the system"
 }
 
-// deviceSize is the size of a regular file or block device; of the latter stat knows none.
+// deviceSize returns the size of a regular file or block device; for the latter, stat doesn't know it.
 func deviceSize(f *os.File) (int64, error) {
 	return f.Seek(0, io.SeekEnd)
 }
 
-// empty takes back what fill did, in part or whole. A part of the space may be reserved.
+// empty undoes what fill did, partly or completely. Some of the space may stay reserved.
 func empty(f *os.File) {
 	_ = retry(func() error { return unix.Ftruncate(int(f.Fd()), 0) })
 }
 
-// fill gives an empty file its size, and makes that it exists durable.
+// fill gives an empty file its size, and makes its existence durable.
 func fill(f *os.File, o *Options) error {
 	err := CheckSize(o.Size, o.BlockSizeOr(DefaultBlockSize))
 	if err != nil {
@@ -197,9 +197,9 @@ func fill(f *os.File, o *Options) error {
 		Err: fmt.Errorf("with %s: %w", FormatSize(o.Size), err)}
 }
 
-// reserve gives an empty file the space for size bytes, and leaves it empty: what a power failure cuts short is filled by
-// the next who opens it, where a file of another size would be refused as not ours. Some file systems can't do that, as
-// NFS, and reserve space only as they make a file longer.
+// reserve reserves space for size bytes in an empty file without changing its length: if a power failure interrupts
+// creation, the next open fills the still empty file, whereas a file of another size would be refused as not ours. Some
+// file systems, such as NFS, can't do that, and reserve space only while they extend a file.
 func reserve(fd int, size int64) error {
 	err := retry(func() error { return unix.Fallocate(fd, unix.FALLOC_FL_KEEP_SIZE, 0, size) })
 	if errors.Is(err, unix.EOPNOTSUPP) {

@@ -42,7 +42,7 @@ func TestFileOpenErrors(t *testing.T) {
 	if err := tryOpen(t, path, blockdev.Options{Size: mib}); err != nil {
 		t.Errorf("the size that it has: %v", err)
 	}
-	if os.Geteuid() != 0 { // root may write anything
+	if os.Geteuid() != 0 { // root may write to anything
 		os.Chmod(path, 0o400)
 		mustFail(t, tryOpen(t, path, blockdev.Options{}), blockdev.ErrReadOnly, "read-only")
 		os.Chmod(path, 0o600)
@@ -56,7 +56,8 @@ func TestFileOpenErrors(t *testing.T) {
 	}
 }
 
-// TestFileNotDurable: a file whose size can't be made durable isn't made, though the system may make no names durable.
+// TestFileNotDurable: a file whose size can't be made durable isn't created, though a name that the system can't make
+// durable is accepted.
 func TestFileNotDurable(t *testing.T) {
 	if !sandbox.Inside(t) {
 		return
@@ -82,7 +83,7 @@ func TestFileNameNotDurable(t *testing.T) {
 	}
 }
 
-// A symbolic link that leads nowhere isn't made a file of: where it leads may be a disk that isn't there yet.
+// No file is created through a dangling symbolic link: its target may be on a disk that isn't there yet.
 func TestOpenLinkToNothing(t *testing.T) {
 	dir := t.TempDir()
 	link, to := filepath.Join(dir, "link"), filepath.Join(dir, "gone.img")

@@ -6,29 +6,29 @@ import (
 	"math/bits"
 )
 
-// Options is how a volume is opened. The zero value opens what exists, read-write, with
-// blocks of DefaultBlockSize and direct I/O where that works.
+// Options says how a volume is opened. The zero value opens an existing volume, read-write, with blocks of
+// DefaultBlockSize and direct I/O if that works.
 type Options struct {
-	// Size in bytes. A file that doesn't exist is created with it; one that exists must
-	// have it. 0 takes the size that is there.
+	// Size in bytes. A file that doesn't exist is created with it; an existing one must have it. 0 accepts the existing
+	// size.
 	Size int64
-	// BlockSize is the logical block in bytes, a power of two from 512 to MaxBlockSize;
-	// 0 is DefaultBlockSize, or the logical block of a block device.
+	// BlockSize is the logical block in bytes, a power of two from 512 to MaxBlockSize; 0 means DefaultBlockSize, or
+	// the logical block of a block device.
 	BlockSize int
 	ReadOnly  bool
-	// Preallocate reserves the space of a file that is created; otherwise that is sparse.
+	// Preallocate reserves the space of a file that is created; without it the file is sparse.
 	Preallocate bool
-	// IO chooses how a file is reached.
+	// IO chooses how a file is accessed.
 	IO IOMode
 }
 
-// IOMode is how a file is reached.
+// IOMode is how a file is accessed.
 type IOMode uint8
 
 // I/O modes.
 const (
-	IOAuto     IOMode = iota // as IODirect, by io_uring before workers, else buffered
-	IODirect                 // direct by asynchronous I/O, where that doesn't work by workers, or an error
+	IOAuto     IOMode = iota // as IODirect, but with io_uring preferred to workers; if that fails, buffered
+	IODirect                 // direct by asynchronous I/O, or by workers if that doesn't work; else an error
 	IOBuffered               // through the page cache
 	IOUring                  // direct by io_uring, or an error
 )
@@ -39,7 +39,7 @@ const (
 	MinBlockSize     = 512
 )
 
-// Validate tells what is wrong with the options by themselves.
+// Validate reports what is wrong with the options by themselves.
 func (o *Options) Validate() error {
 	if o.BlockSize != 0 && (o.BlockSize < MinBlockSize || o.BlockSize > MaxBlockSize || bits.OnesCount(uint(o.BlockSize)) != 1) {
 		return fmt.Errorf("block size %d: it must be a power of two from %d to %d (most use 512 or 4096)",
@@ -54,7 +54,7 @@ func (o *Options) Validate() error {
 	return nil
 }
 
-// BlockSizeOr gives the block size, or def where none was chosen.
+// BlockSizeOr returns the block size, or def if none was chosen.
 func (o *Options) BlockSizeOr(def int) int {
 	if o.BlockSize != 0 {
 		return o.BlockSize
@@ -62,8 +62,7 @@ func (o *Options) BlockSizeOr(def int) int {
 	return def
 }
 
-// CheckSize tells whether a volume can have size bytes in blocks of blockSize, with what to
-// do where it can't.
+// CheckSize reports whether a volume can have size bytes in blocks of blockSize; the error says what to do instead.
 func CheckSize(size int64, blockSize int) error {
 	switch {
 	case size <= 0:

@@ -8,8 +8,8 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/aio"
 )
 
-// choosePath chooses how the data is reached, and says what came of it: direct I/O by the kernel's
-// asynchronous I/O, by io_uring or by workers, or the page cache.
+// choosePath chooses how the data is accessed, and records the choice: direct I/O by the kernel's asynchronous I/O, by
+// io_uring or by workers, or the page cache.
 func (v *file) choosePath(o *Options) error {
 	if o.IO == IOBuffered {
 		v.throughCache("as asked")
@@ -20,7 +20,7 @@ func (v *file) choosePath(o *Options) error {
 	case err == nil:
 		err = v.directly(d, a, o.IO)
 	case errors.Is(KindOf(err), ErrBusy), errors.Is(KindOf(err), ErrUnreachable):
-		return OpenError(v.info.Path, KindOf(err), err) // it may be had later
+		return OpenError(v.info.Path, KindOf(err), err) // it may work later
 	case o.IO != IOAuto:
 		err = fmt.Errorf("direct I/O was asked: %w", err)
 	default:
@@ -33,7 +33,7 @@ func (v *file) choosePath(o *Options) error {
 	return nil
 }
 
-// throughCache has transfers go through the page cache, for a reason.
+// throughCache makes transfers go through the page cache; why is the reason.
 func (v *file) throughCache(why string) {
 	v.kernel = newKernel(v.locked, v.locked)
 	v.store = v.kernel
@@ -44,7 +44,7 @@ func (v *file) throughCache(why string) {
 	}
 }
 
-// directly has transfers go through d, which wants them aligned as a says.
+// directly makes transfers go through d, which needs them aligned to a.
 func (v *file) directly(d *os.File, a alignment, mode IOMode) error {
 	k := newKernel(v.locked, d)
 	v.store, v.direct, v.align = k, true, a
@@ -81,8 +81,7 @@ func (v *file) directly(d *os.File, a alignment, mode IOMode) error {
 	return nil
 }
 
-// Register pins mem for io_uring, where that is in use: transfers to and from it then cost
-// the system less.
+// Register pins mem for io_uring, if that is in use: transfers to and from it then cost the system less.
 func (v *file) Register(mem []byte) (unregister func()) {
 	if v.ring == nil {
 		return func() {}

@@ -15,7 +15,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/sandbox"
 )
 
-// openInternal opens a file of 1 MiB in a mode that isn't to be had everywhere.
+// openInternal opens a file of 1 MiB in a mode that isn't available everywhere.
 func openInternal(t *testing.T, mode IOMode) *file {
 	t.Helper()
 	v, err := OpenFile(filepath.Join(t.TempDir(), "v"), Options{Size: 1 << 20, IO: mode})
@@ -43,7 +43,7 @@ func await(t *testing.T, v Volume, all ...*Request) {
 	}
 }
 
-// TestAlignment: buffers are aligned as statx says, and neither more nor less.
+// TestAlignment: buffers are aligned as statx says, no more and no less.
 func TestAlignment(t *testing.T) {
 	v := openInternal(t, IODirect)
 	var st unix.Statx_t
@@ -65,7 +65,7 @@ func TestAlignment(t *testing.T) {
 	}
 }
 
-// TestReadOnlyFiles: a volume that is only read has no file by which it could be written.
+// TestReadOnlyFiles: a read-only volume has no open file through which it could be written.
 func TestReadOnlyFiles(t *testing.T) {
 	path := openInternal(t, IODirect).info.Path
 	for _, mode := range []IOMode{IODirect, IOBuffered} {
@@ -92,8 +92,8 @@ func TestReadOnlyFiles(t *testing.T) {
 	}
 }
 
-// TestSectorUntold: where the system doesn't tell the unit of direct I/O, as before Linux 6.1, a block larger than the
-// sector that is known may be torn, or than the smallest one where none is.
+// TestSectorUntold: if the system doesn't tell the unit of direct I/O, as before Linux 6.1, a block may be torn if it
+// is larger than the known sector, or than the smallest possible sector if none is known.
 func TestSectorUntold(t *testing.T) {
 	if !sandbox.Inside(t) {
 		return
@@ -123,11 +123,11 @@ func TestSectorUntold(t *testing.T) {
 	}
 }
 
-// watchedStorage notes what the system is asked for.
+// watchedStorage notes what the system is asked to do.
 type watchedStorage struct {
 	storage
 	asked []string
-	lacks error // what the file system says of its own ways
+	lacks error // what the file system answers to fallocate
 }
 
 func (w *watchedStorage) transfer(op Op, iov []unix.Iovec, off int64, flags int) (int64, error) {
@@ -148,7 +148,7 @@ func (w *watchedStorage) allocate(mode uint32, off, n int64) error {
 	return err
 }
 
-// haltingStorage transfers half of what it is asked for, and nothing beyond a place.
+// haltingStorage transfers half of each request, and nothing beyond a certain offset.
 type haltingStorage struct {
 	storage
 	end int64
@@ -162,7 +162,7 @@ func (h *haltingStorage) transfer(op Op, iov []unix.Iovec, off int64, flags int)
 	return h.storage.transfer(op, iov[:1], off, flags)
 }
 
-// TestZeroesInPieces: zeroes that are written go on behind what the system has taken, and an error says where.
+// TestZeroesInPieces: writing zeroes continues behind what the system has accepted, and an error says where.
 func TestZeroesInPieces(t *testing.T) {
 	v := openInternal(t, IOBuffered)
 	v.noZeroRange.Store(true)
@@ -190,8 +190,7 @@ func TestZeroesInPieces(t *testing.T) {
 	}
 }
 
-// TestZeroesOfTheFileSystem: zeroes are the file system's where it has them, and are written
-// where it hasn't.
+// TestZeroesOfTheFileSystem: the file system zeroes ranges itself if it can; otherwise zeroes are written.
 func TestZeroesOfTheFileSystem(t *testing.T) {
 	v := openInternal(t, IOBuffered)
 	w := &watchedStorage{storage: v.store}
@@ -218,7 +217,7 @@ func TestZeroesOfTheFileSystem(t *testing.T) {
 		lacks error
 		want  string
 	}{
-		{unix.EINVAL, "no punch hole, no zero range, write"}, // of this range
+		{unix.EINVAL, "no punch hole, no zero range, write"}, // for this range
 		{unix.EOPNOTSUPP, "no punch hole, no zero range, write"},
 		{unix.EOPNOTSUPP, "write"},
 	} {

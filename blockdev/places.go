@@ -5,28 +5,29 @@ import (
 	"sync/atomic"
 )
 
-// A volume in memory that keeps some places over can have a stripe written elsewhere as a whole, and then be there: nothing
-// is copied, and who still reads the old place isn't met.
+// A volume in memory that has spare places can have a whole stripe written to one of them, and then make that the
+// stripe's place: nothing is copied, and readers of the old place aren't disturbed.
 
-// spares is how many places a volume has over, unless it is smaller: 16 MiB, which are used only where as much is lent
-// at once, and then kept for the next loans until much is discarded.
+// spares is how many spare places a volume has, unless it is smaller: 16 MiB, which use memory only if as much is lent
+// at once, and then keep it for later loans until much is discarded.
 const spares = 256
 
-// places says in which part of a mapping each stripe lies, and which parts are free. One that is free is in one list.
+// places records in which part of a mapping each stripe lies, and which parts are free. A free place is in exactly one
+// list.
 type places struct {
 	mem  []byte          // the mapping
-	of   []atomic.Uint32 // a stripe's place; 0 is the one of its own number
-	next []place         // of one that is in a list
+	of   []atomic.Uint32 // each stripe's place; 0 is the place of its own number
+	next []place         // for a place that is in a list
 
 	mu   sync.Mutex
 	free place
 }
 
-// place is one more than the number of a part of the mapping, as large as a stripe; 0 is none. One stands for the list
-// that begins with it, too.
+// place is one more than the number of a stripe-sized part of the mapping; 0 is none. It also stands for the list that
+// begins with it.
 type place uint32
 
-// newPlaces has each stripe in the place of its own number in mem, and what is behind those free.
+// newPlaces puts each stripe in the place of its own number in mem; the places behind those are free.
 func newPlaces(mem []byte, stripes int) *places {
 	n := len(mem) >> stripeShift
 	p := &places{mem: mem, of: make([]atomic.Uint32, stripes), next: make([]place, n)}
@@ -36,16 +37,16 @@ func newPlaces(mem []byte, stripes int) *places {
 	return p
 }
 
-// offset is where a place begins in the mapping.
+// offset returns where a place begins in the mapping.
 func (x place) offset() int64 { return int64(x-1) << stripeShift }
 
-// bytes are those of a place.
+// bytes returns the memory of a place.
 func (p *places) bytes(x place) []byte {
 	return p.mem[x.offset() : x.offset()+stripeSize : x.offset()+stripeSize]
 }
 
-// stripe is where a stripe lies. It stays readable there for as long as there is a view of it in the Guard, which
-// began before.
+// stripe returns the place of a stripe. The stripe stays readable there as long as there is a view of it in the Guard
+// that began earlier.
 func (p *places) stripe(s int64) place {
 	if x := p.of[s].Load(); x != 0 {
 		return place(x)
@@ -53,23 +54,23 @@ func (p *places) stripe(s int64) place {
 	return place(s + 1)
 }
 
-// move has a stripe lie elsewhere, and returns where it was. The stripe's entry of the Guard is locked.
+// move moves a stripe to another place, and returns the old one. The stripe's entry of the Guard is locked.
 func (p *places) move(s int64, to place) (from place) {
 	from = p.stripe(s)
 	p.of[s].Store(uint32(to))
 	return from
 }
 
-// link is the list that begins with x and goes on with rest.
+// link returns the list that begins with x and continues with rest.
 func (p *places) link(x, rest place) place {
 	p.next[x-1] = rest
 	return x
 }
 
-// after is what follows x in its list.
+// after returns the place that follows x in its list.
 func (p *places) after(x place) place { return p.next[x-1] }
 
-// take takes a list of n places, at least one; 0 where fewer are free.
+// take takes a list of n free places, at least one; 0 if fewer are free.
 func (p *places) take(n int) (list place) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -85,7 +86,7 @@ func (p *places) take(n int) (list place) {
 	return list
 }
 
-// give makes a list free.
+// give frees the places of a list.
 func (p *places) give(list place) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -8,17 +8,16 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/aio"
 )
 
-// Pool runs requests that block on goroutines of its own: started when there is work for
-// them, as many as its size, and gone after they had none for a while. Each has an S to
-// work with.
+// Pool runs requests that block on goroutines of its own: they are started when there is work for them, up to the
+// pool's size, and end after they had none for a while. Each has an S to work with.
 type Pool[S any] struct {
 	run func(*S, *Request)
 	max int
 
 	mu      sync.Mutex
-	queue   requestQueue // what no worker was free for
+	queue   requestQueue // requests for which no worker was free
 	queued  int
-	idle    []*worker[S] // the one that ended its work last comes first: the others may go
+	idle    []*worker[S] // last in, first out, so that surplus workers can end
 	running int
 	closed  bool
 	gone    sync.WaitGroup
@@ -35,7 +34,7 @@ type worker[S any] struct {
 	scratch S
 }
 
-// NewPool makes a pool of at most size goroutines.
+// NewPool returns a pool of at most size goroutines.
 func NewPool[S any](size int, run func(*S, *Request)) *Pool[S] {
 	return &Pool[S]{run: run, max: size, idle: make([]*worker[S], 0, size)}
 }
@@ -62,16 +61,16 @@ func (p *Pool[S]) Submit(r *Request) {
 	go p.work(&worker[S]{wake: make(chan *Request, 1)}, r)
 }
 
-// End completes r, which the calling worker ran, as the last thing that it does for it. What is
-// submitted meanwhile, most likely by r's Complete, is left to this worker, which is free for it
-// sooner than another would wake.
+// End completes r, which the calling worker ran, as the last thing that the worker does for it. Requests that are
+// submitted meanwhile, most likely by r's Complete, are left to this worker, which is free sooner than another would
+// wake.
 func (p *Pool[S]) End(r *Request, err error) {
 	p.ending.Add(1)
 	r.End(err)
 	p.ending.Add(-1)
 }
 
-// work is a worker's life.
+// work is the loop of a worker.
 func (p *Pool[S]) work(w *worker[S], r *Request) {
 	defer p.gone.Done()
 	timer := time.NewTimer(poolIdle)
@@ -93,7 +92,7 @@ func (p *Pool[S]) work(w *worker[S], r *Request) {
 	}
 }
 
-// next gives the worker a request that waits, or puts it among the idle.
+// next returns a request that waits, or marks the worker as idle.
 func (p *Pool[S]) next(w *worker[S]) *Request {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -110,7 +109,7 @@ func (p *Pool[S]) next(w *worker[S]) *Request {
 	return nil
 }
 
-// retire takes an idle worker out. It returns false where a request is on its way to it.
+// retire removes an idle worker. It returns false if a request is on its way to it.
 func (p *Pool[S]) retire(w *worker[S]) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -124,8 +123,7 @@ func (p *Pool[S]) retire(w *worker[S]) bool {
 	return false
 }
 
-// Close ends the workers. Nothing is submitted any more, and all that was is complete or
-// about to be.
+// Close ends the workers. Nothing more is submitted, and every request submitted has completed or is about to.
 func (p *Pool[S]) Close() {
 	p.mu.Lock()
 	p.closed = true

@@ -11,9 +11,9 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/sandbox"
 )
 
-// TestPreallocationCutShort: what a power failure leaves of a file whose space was being reserved is made the volume by
-// the next who wants it, since it is empty until all of its space is there. Here the space is used up where the power would
-// fail, and what was reserved can't be taken back: ext4 does it piece by piece.
+// TestPreallocationCutShort: if a power failure interrupts the reservation of a file's space, the next open makes the
+// file the volume, since it is empty until all of its space is there. Here the space runs out where the power would
+// fail, and what was reserved can't be freed: ext4 reserves it piece by piece.
 func TestPreallocationCutShort(t *testing.T) {
 	if !sandbox.Inside(t) {
 		return
@@ -45,7 +45,7 @@ func TestPreallocationCutShort(t *testing.T) {
 	mustFail(t, tryOpen(t, path, o), blockdev.ErrInvalid, path, "16 MiB", "20 MiB")
 }
 
-// TestPreallocatesPlainly: a file system that reserves space only as it makes the file longer, as NFS does, does so.
+// TestPreallocatesPlainly: space is also reserved on a file system that does so only by extending the file, as NFS.
 func TestPreallocatesPlainly(t *testing.T) {
 	if !sandbox.Inside(t) {
 		return

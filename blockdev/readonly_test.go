@@ -14,8 +14,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/blockdev/volumetest"
 )
 
-// failingFS mounts an ext4 that becomes read-only when it finds an error, which fail
-// makes it find.
+// failingFS mounts an ext4 that becomes read-only when it finds an error; fail makes it find one.
 func failingFS(t *testing.T) (dir string, fail func()) {
 	dev := loopDevice(t, 32*mib)
 	if out, err := exec.Command("mkfs.ext4", "-q", "-F", dev).CombinedOutput(); err != nil {
@@ -36,7 +35,7 @@ func failingFS(t *testing.T) (dir string, fail func()) {
 	}
 }
 
-// TestFileReadOnlyRemount: when the file system becomes read-only writes say so, and reads go on.
+// TestFileReadOnlyRemount: when the file system becomes read-only, writes say so, and reads go on.
 func TestFileReadOnlyRemount(t *testing.T) {
 	for name, mode := range map[string]blockdev.IOMode{
 		"uring": blockdev.IOUring, "direct": blockdev.IODirect, "buffered": blockdev.IOBuffered,
@@ -47,7 +46,7 @@ func TestFileReadOnlyRemount(t *testing.T) {
 			if err != nil {
 				t.Skip(err)
 			}
-			defer v.Close() // which fails: it can't be made durable
+			defer v.Close() // which fails: it can't sync
 			c, b := volumetest.NewClient(v), bytes.Repeat([]byte{7}, 64<<10)
 			if err := c.Write(b, 0, true); err != nil {
 				t.Fatal(err)
@@ -62,7 +61,7 @@ func TestFileReadOnlyRemount(t *testing.T) {
 	}
 }
 
-// mustUnmount takes a file system away whose volumes are closed: nothing may hold it any more.
+// mustUnmount unmounts a file system whose volumes are closed: nothing may hold it any more.
 func mustUnmount(t *testing.T, dir string) {
 	t.Helper()
 	if err := unix.Unmount(dir, 0); err != nil {

@@ -12,7 +12,7 @@ var (
 	errLength = errors.New("length isn't the sum of the buffers'")
 )
 
-// String names the operation as errors do.
+// String returns the operation's name as it appears in errors.
 func (op Op) String() string {
 	switch op {
 	case OpRead:
@@ -29,8 +29,8 @@ func (op Op) String() string {
 	return fmt.Sprintf("operation %d", uint8(op))
 }
 
-// Check tells whether r is well formed and inside a volume of size bytes that info describes
-// (size is apart because it may change while info doesn't). Buffers may have any alignment.
+// Check reports whether r is well formed and inside a volume of size bytes that info describes (size is separate
+// because it may change while info doesn't). Buffers may have any alignment.
 func Check(info *Info, size int64, r *Request) error {
 	if r.Op == OpFlush {
 		return nil
@@ -56,7 +56,7 @@ func Check(info *Info, size int64, r *Request) error {
 	return nil
 }
 
-// CheckRange tells whether op's range is of whole blocks inside the volume.
+// CheckRange reports whether op's range consists of whole blocks inside the volume.
 func CheckRange(info *Info, size int64, op Op, offset, length int64) error {
 	if offset < 0 || length < 0 || (offset|length)&int64(info.BlockSize-1) != 0 {
 		return info.Fail(op, offset, ErrInvalid, fmt.Errorf("offset %d and length %d aren't multiples of the block size %d",
@@ -68,7 +68,7 @@ func CheckRange(info *Info, size int64, op Op, offset, length int64) error {
 	return nil
 }
 
-// Fail makes the error of an operation on the volume; offset is -1 where it has none.
+// Fail returns the error of an operation on the volume; offset is -1 if there is none.
 func (i *Info) Fail(op Op, offset int64, kind, cause error) error {
 	if op == OpFlush {
 		offset = -1
@@ -76,7 +76,7 @@ func (i *Info) Fail(op Op, offset int64, kind, cause error) error {
 	return &OpError{Op: op.String(), Path: i.Name(), Offset: offset, Kind: kind, Err: cause}
 }
 
-// Name is the path of the volume or, where it has none, its kind.
+// Name returns the path of the volume or, if it has none, its kind.
 func (i *Info) Name() string {
 	if i.Path != "" {
 		return i.Path
@@ -84,22 +84,22 @@ func (i *Info) Name() string {
 	return i.Kind
 }
 
-// Gone is the error of an operation on a volume that was closed.
+// Gone returns the error of an operation on a closed volume.
 func (i *Info) Gone(op Op, offset int64) error {
 	return i.Fail(op, offset, ErrGone, fs.ErrClosed)
 }
 
-// Closed is the error of an operation that isn't a request, on a volume that was closed.
+// Closed returns the error of an operation that isn't a request, on a closed volume.
 func (i *Info) Closed(op string) error {
 	return &OpError{Op: op, Path: i.Name(), Offset: -1, Kind: ErrGone, Err: fs.ErrClosed}
 }
 
-// Failed is the error of an operation that isn't a request, because of one of the system.
+// Failed returns the error of an operation that isn't a request, caused by the system error err.
 func (i *Info) Failed(op string, err error) error {
 	return &OpError{Op: op, Path: i.Name(), Offset: -1, Kind: KindOf(err), Err: err}
 }
 
-// takeLoan takes the loan out of a request that is not going to use it, or no longer.
+// takeLoan takes the loan out of a request that will not use it, or has stopped using it.
 func (r *Request) takeLoan() LoanToken {
 	t := r.Loan
 	r.Loan = 0
@@ -109,13 +109,13 @@ func (r *Request) takeLoan() LoanToken {
 // End completes the request.
 func (r *Request) End(err error) { r.EndIn(nil, err) }
 
-// EndIn completes the request as one of a row.
+// EndIn completes the request as part of a row.
 func (r *Request) EndIn(row *Row, err error) {
 	r.Row, r.Err = row, err
 	r.Complete(r)
 }
 
-// CopyOut fills dst with the request's data from byte skip on: a write's piece.
+// CopyOut fills dst with the request's data from byte skip on, for one piece of a write.
 func (r *Request) CopyOut(dst []byte, skip int64) {
 	for _, b := range r.Bufs {
 		if skip >= int64(len(b)) {
@@ -130,7 +130,7 @@ func (r *Request) CopyOut(dst []byte, skip int64) {
 	}
 }
 
-// CopyIn puts src into the request's buffers from byte skip on: a read's piece.
+// CopyIn copies src into the request's buffers from byte skip on, for one piece of a read.
 func (r *Request) CopyIn(src []byte, skip int64) {
 	for _, b := range r.Bufs {
 		if skip >= int64(len(b)) {

@@ -1,6 +1,6 @@
 package blockdev
 
-// requestQueue is a list, first in, first out, that runs through the requests themselves.
+// requestQueue is a first-in, first-out list, linked through the requests themselves.
 type requestQueue struct {
 	first, last *Request
 }
@@ -17,7 +17,7 @@ func (q *requestQueue) push(r *Request) {
 	q.last = r
 }
 
-// pop is the first; nil where there is none.
+// pop removes and returns the first request; nil if there is none.
 func (q *requestQueue) pop() *Request {
 	r := q.first
 	if r != nil {
@@ -26,7 +26,7 @@ func (q *requestQueue) pop() *Request {
 	return r
 }
 
-// take gives all of them away.
+// take removes and returns all requests.
 func (q *requestQueue) take() requestQueue {
 	all := *q
 	*q = requestQueue{}

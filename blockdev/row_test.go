@@ -11,8 +11,8 @@ type gathering struct{ gathered, rows int }
 
 func (g *gathering) EndRow() { g.gathered, g.rows = 0, g.rows+1 }
 
-// TestRow: a ring, the writer of the page cache, and who waits for asynchronous I/O answer in rows, each of
-// which ends behind its last answer and before the next begins.
+// TestRow: a ring, the writer of the page cache and the goroutine that waits for asynchronous I/O answer in rows, each
+// of which ends after its last answer and before the next begins.
 func TestRow(t *testing.T) {
 	t.Run("io_uring", func(t *testing.T) {
 		testRow(t, openInternal(t, IOUring), OpRead)
@@ -25,7 +25,7 @@ func TestRow(t *testing.T) {
 	t.Run("page cache", func(t *testing.T) { testRow(t, openInternal(t, IOBuffered), OpWrite) })
 }
 
-// testRow has a few requests submitted again and again by their answers.
+// testRow has a few requests resubmitted by their answers.
 func testRow(t *testing.T, v *file, op Op) {
 	const n, times = 8, 200
 	mem := directio.AlignedBlock(n * 4096)

@@ -7,30 +7,30 @@ import (
 )
 
 const (
-	// standstill is how long a program runs nothing at least when writes that it has may have been given up by those
-	// who sent them, who wait for a second or more.
+	// standstill is the shortest time without running after which the senders of the program's pending writes may have
+	// given them up; they wait for a second or more.
 	standstill = 250 * time.Millisecond
-	// hearing is how long it then has to hear of that.
+	// hearing is how long the program then has to learn of that.
 	hearing = 50 * time.Millisecond
 
 	beat  = 100 * time.Millisecond // of a sentry's timer
-	beats = 10                     // without a write until that stops
+	beats = 10                     // without a write until the timer stops
 )
 
-// sentry notices that the program, or its machine, has stood still, by a timer that runs while there are writes: what
-// had been received before may have been sent again by another path since. So who is about to begin such a write waits
-// until those who receive packets have looked, and asks whether it is wanted.
+// sentry notices that the program, or its machine, stood still, by a timer that runs while there are writes: a write
+// that was received before may have been sent again over another path since. So before such a write begins, it waits
+// until those who receive packets have looked, and its Unwanted is called.
 type sentry struct {
 	ticking atomic.Bool
 	left    atomic.Int32 // beats
-	beaten  atomic.Int64 // when the last was, in the time of this package
-	stood   atomic.Int64 // when a standstill was noticed; 0: never
+	beaten  atomic.Int64 // time of the last one, since began
+	stood   atomic.Int64 // when a standstill was noticed, since began; 0 means never
 
 	mu    sync.Mutex
 	timer *time.Timer // one for all beats
 }
 
-// began is where the time of this package begins.
+// began is the origin of this package's times.
 var began = time.Now()
 
 // watch says that there is a write.
@@ -41,13 +41,13 @@ func (s *sentry) watch() {
 	if s.ticking.Load() {
 		return
 	}
-	s.beaten.Store(int64(time.Since(began))) // first: from the next line on pause looks at it
+	s.beaten.Store(int64(time.Since(began))) // first: after the next line, pause looks at it
 	if s.ticking.CompareAndSwap(false, true) {
 		s.tickLater()
 	}
 }
 
-// tickLater has tick called at the next beat.
+// tickLater schedules tick for the next beat.
 func (s *sentry) tickLater() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -58,7 +58,7 @@ func (s *sentry) tickLater() {
 	}
 }
 
-// tick is the timer's.
+// tick is the timer's function.
 func (s *sentry) tick() {
 	s.pause()
 	s.beaten.Store(int64(time.Since(began)))
@@ -72,7 +72,7 @@ func (s *sentry) tick() {
 	}
 }
 
-// pause is how long a write has to wait.
+// pause returns how long a write has to wait.
 func (s *sentry) pause() time.Duration {
 	now := int64(time.Since(began))
 	if s.ticking.Load() && now-s.beaten.Load() > int64(standstill) {
@@ -85,5 +85,5 @@ func (s *sentry) pause() time.Duration {
 	return 0
 }
 
-// unwanted tells whether nobody wants r any more.
+// unwanted reports whether r is no longer wanted.
 func (r *Request) unwanted() bool { return r.Unwanted != nil && r.Unwanted() }

@@ -14,8 +14,9 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/duty"
 )
 
-// TestStandstill: of writes that a volume hasn't begun when the program stands still, or gets right behind it, those
-// are dropped of which it learns a moment later that nobody wants them, and the others are done. So it is the second time.
+// TestStandstill: of the writes that a volume hasn't begun when the program stands still, or that it gets right
+// afterwards, those that turn out a moment later to be unwanted are dropped, and the others are done. The second time
+// it is the same.
 func TestStandstill(t *testing.T) {
 	for name, x := range map[string]struct {
 		io    IOMode
@@ -45,7 +46,7 @@ func arriving(v *file, all []*Request) {
 	}
 }
 
-// queued leaves requests in the queue of v's writes, and gives the task that is on offer then.
+// queued leaves requests in the queue of v's writes, and returns the task that is then on offer.
 func queued(v *file, all []*Request) duty.Task {
 	if w := v.writer; w != nil {
 		w.mu.Lock()
@@ -97,7 +98,7 @@ func testStandstill(t *testing.T, mode IOMode, begin func(*file, []*Request)) {
 			Op: OpWrite, FUA: true, Length: 2 * block, Bufs: [][]byte{directio.AlignedBlock(2 * block)},
 			Complete: func(r *Request) { zero <- r.Err },
 		})
-		if err := <-zero; err != nil { // from here on there is a place for what is written, and nobody has to wait for one
+		if err := <-zero; err != nil { // after this the block is allocated, and writing it needn't wait for an allocation
 			t.Fatal(err)
 		}
 		stood = time.Since(began)
@@ -124,7 +125,7 @@ func testStandstill(t *testing.T, mode IOMode, begin func(*file, []*Request)) {
 	}
 }
 
-// TestSentry: a sentry notices a standstill once, and looks for it for a while after the last write.
+// TestSentry: a sentry notices a standstill once, and watches for a while after the last write.
 func TestSentry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var s sentry
@@ -153,7 +154,7 @@ func TestSentry(t *testing.T) {
 	})
 }
 
-// TestSentryAllocations: what a sentry's timer needs it has from its first beat on.
+// TestSentryAllocations: a sentry's timer allocates only on its first beat.
 func TestSentryAllocations(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var s sentry

@@ -14,20 +14,20 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/crash"
 )
 
-// simDisk is a storage that loses power. What the volume asks of it waits until the test lets
-// it happen, one at a time, in an order that the test's seed decides.
+// simDisk is a storage that loses power. What the volume asks of it waits until the test lets it happen, one operation
+// at a time, in an order that depends on the test's seed.
 type simDisk struct {
 	m      *crash.Medium
 	faults simFaults
-	rnd    *rand.Rand // of the test, which alone runs while operations wait
+	rnd    *rand.Rand // the test's, which runs alone while operations wait
 
 	mu      sync.Mutex
 	waiting []*simOp
-	absent  error // the system's untold error of a write-back
+	absent  error // a write-back error that the system hasn't reported yet
 	failed  int   // syncs and writes that were made to fail
 
-	whole       int64 // what transfers should be multiples of, where it isn't 0
-	moved, torn int   // transfers, and those that aren't
+	whole       int64 // what transfers should be multiples of, unless it is 0
+	moved, torn int   // all transfers, and those that aren't such multiples
 }
 
 // simFaults are what may go wrong, and the mistakes that the tests must notice.
@@ -66,7 +66,7 @@ func (d *simDisk) enqueue(op *simOp) {
 	d.waiting = append(d.waiting, op)
 }
 
-// step lets one of the waiting operations happen. It returns false where none waits. What
+// step lets one of the waiting operations happen. It returns false if there is none. What
 // runs between two steps is all the volume can do without the disk.
 func (d *simDisk) step() bool {
 	synctest.Wait()
@@ -100,7 +100,7 @@ func (d *simDisk) move(op Op, iov []unix.Iovec, off int64, flags int) (int64, er
 	durable := flags&unix.RWF_DSYNC != 0
 	if op == OpWrite && (d.fails() || durable && d.faults.failDsync) {
 		if durable {
-			d.m.Forget() // the disk failed to empty its cache, and tells nobody else
+			d.m.Forget() // the disk failed to empty its cache, and reports that to nobody else
 		}
 		return 0, unix.EIO
 	}
@@ -153,7 +153,7 @@ func (d *simDisk) sync() (err error) {
 	return err
 }
 
-// writeBackFails has the system lose what it had taken, which it tells the next sync.
+// writeBackFails makes the system lose data that it had accepted, which it reports to the next sync.
 func (d *simDisk) writeBackFails() {
 	d.failed++
 	d.m.Forget()
@@ -169,7 +169,7 @@ func (d *simDisk) discard(off, n int64) error { return d.allocate(0, off, n) }
 
 func (d *simDisk) close() error { return nil }
 
-// queued executes a request of a queue of the kernel, and gives its result.
+// queued executes a request of the kernel's queue, and returns its result.
 func (d *simDisk) queued(op Op, vector bool, addr, n uint64, off int64, flags int) int64 {
 	p := *(*unsafe.Pointer)(unsafe.Pointer(&addr))
 	one := unix.Iovec{Base: (*byte)(p)}

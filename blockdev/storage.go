@@ -8,26 +8,26 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// storage is what a file volume asks of the system, and all that it asks of it once it is
-// open. Errors are those of the system.
+// storage is the interface of a file volume to the system, and all that it uses of it once it is open. Errors are those
+// of the system.
 type storage interface {
-	// transfer reads or writes what it can of iov at off; flags are RWF_*.
+	// transfer reads or writes as much of iov as it can at off; flags are RWF_*.
 	transfer(op Op, iov []unix.Iovec, off int64, flags int) (int64, error)
-	// sync makes durable what was transferred before.
+	// sync makes earlier transfers durable.
 	sync() error
 	// allocate is fallocate.
 	allocate(mode uint32, off, n int64) error
-	// discard is BLKDISCARD, of a block device.
+	// discard is BLKDISCARD, for a block device.
 	discard(off, n int64) error
 	close() error
 }
 
-// kernel is the storage that Linux gives. Transfers and syncs have an open file each where
-// transfers are direct: the system tells of a failed write-back once on each open file, and
-// a write with RWF_DSYNC must not take that away from a flush.
+// kernel is the storage provided by Linux. With direct I/O, transfers and syncs use separate open files: the system
+// reports a failed write-back once per open file, and a write with RWF_DSYNC must not take that report away from a
+// flush.
 type kernel struct {
-	locked *os.File // holds the lock; the page cache's way to the data
-	io     *os.File // locked, or the file opened again for direct I/O
+	locked *os.File // holds the lock; goes through the page cache
+	io     *os.File // locked, or the file reopened for direct I/O
 	fd     int      // of io
 	syncFD int      // of locked
 }

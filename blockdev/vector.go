@@ -7,14 +7,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// iovecs is room for one vectored call; longer lists take several.
+// iovecs has room for one vectored call; longer lists take several.
 type iovecs [128]unix.Iovec
 
-// nowIovecs is that of the inline path, on the stack.
+// nowIovecs is the same for the inline path, on the stack.
 type nowIovecs [16]unix.Iovec
 
-// fillIovecs describes what is left of r from r.done on, as many of its buffers as iov has room for, but no block in part:
-// that would be read, or written, in two. It gives 0 where a block has more buffers.
+// fillIovecs fills iov with the rest of r from r.done on, as many of its buffers as fit, but no partial block: that
+// would be read, or written, in two steps. It returns 0 if a block has more buffers than fit.
 func (v *file) fillIovecs(iov []unix.Iovec, r *Request) int {
 	n, skip, end := 0, r.done, r.done
 	for _, b := range r.Bufs {
@@ -34,7 +34,7 @@ func (v *file) fillIovecs(iov []unix.Iovec, r *Request) int {
 	return n
 }
 
-// cutIovecs takes so many bytes off the end of iov, and gives how many are left.
+// cutIovecs cuts the given number of bytes off the end of iov, and returns how many entries are left.
 func cutIovecs(iov []unix.Iovec, bytes int64) (n int) {
 	for n = len(iov); n > 0 && int64(iov[n-1].Len) <= bytes; n-- {
 		bytes -= int64(iov[n-1].Len)
@@ -45,8 +45,8 @@ func cutIovecs(iov []unix.Iovec, bytes int64) (n int) {
 	return n
 }
 
-// vectored is preadv2 or pwritev2, without the allocations of package unix's. A read at the
-// end of the file is io.ErrUnexpectedEOF: a volume has no end before its last block.
+// vectored is preadv2 or pwritev2, without the allocations of package unix. A read at the end of the file returns
+// io.ErrUnexpectedEOF: a volume has no end before its last block.
 func vectored(op Op, fd int, iov []unix.Iovec, off int64, flags int) (int64, error) {
 	trap := uintptr(unix.SYS_PREADV2)
 	if op == OpWrite {
@@ -68,8 +68,8 @@ func vectored(op Op, fd int, iov []unix.Iovec, off int64, flags int) (int64, err
 	}
 }
 
-// aligned tells whether all buffers fit direct I/O: addresses and lengths that are multiples
-// of mem and unit, both powers of two.
+// aligned reports whether all buffers suit direct I/O: their addresses are multiples of mem and their lengths multiples
+// of unit, both powers of two.
 func aligned(bufs [][]byte, mem, unit int) bool {
 	for _, b := range bufs {
 		if len(b)&(unit-1) != 0 || uintptr(unsafe.Pointer(unsafe.SliceData(b)))&uintptr(mem-1) != 0 {

@@ -10,8 +10,8 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/crash"
 )
 
-// TestBlocksInPieces: a block whose data lies in several buffers is given to the system in one call, however many buffers
-// those before it are in.
+// TestBlocksInPieces: a block whose data lies in several buffers is passed to the system in one call, however many
+// buffers precede it.
 func TestBlocksInPieces(t *testing.T) {
 	for _, k := range []crashKind{
 		{name: "page cache", block: 4096, writer: true},
@@ -24,7 +24,7 @@ func TestBlocksInPieces(t *testing.T) {
 	}
 }
 
-// inPieces writes and reads blocks with buffers of a length, of which a block is no multiple.
+// inPieces writes and reads blocks with buffers of a length of which the block size is no multiple.
 func inPieces(t *testing.T, k crashKind, piece int) {
 	const blocks = 256
 	d := &simDisk{m: crash.NewMedium(blocks*4096, 512), rnd: rand.New(rand.NewPCG(1, 2)), whole: 4096}

@@ -5,13 +5,13 @@ type Volume interface {
 	// Info describes the volume. Only Size may change while it is open (see Resizer).
 	Info() Info
 
-	// Submit starts r. r.Complete is called exactly once, with r.Err set: before Submit
-	// returns where the volume can answer at once, else later from another goroutine.
-	// The volume does not allocate for a request and does not keep it after completion.
+	// Submit starts r. r.Complete is called exactly once, with r.Err set: before Submit returns if the volume can
+	// answer at once, otherwise later from another goroutine. The volume does not allocate for a request and does not
+	// keep it after completion.
 	Submit(r *Request)
 
-	// Close waits for what was submitted, and for views, makes it durable and frees the
-	// volume. Submit answers ErrGone from then on, and so does a second Close.
+	// Close waits for submitted requests and for views, makes everything written durable and frees the volume. After
+	// that Submit answers ErrGone, and so does a second Close.
 	Close() error
 }
 
@@ -19,20 +19,20 @@ type Volume interface {
 type Info struct {
 	Kind      string // "file", "mem", "null", "pmem"
 	Path      string // what the user named; empty for mem and null
-	Mode      string // how it is reached, for people: "direct I/O", "buffered", "DAX, CLWB", …
+	Mode      string // how it is accessed, for people: "direct I/O", "buffered", "DAX, CLWB", …
 	Size      int64  // bytes, a multiple of BlockSize
-	BlockSize int    // logical block, a power of two from 512
+	BlockSize int    // logical block, a power of two, at least 512
 	PhysBlock int    // preferred write granularity, a multiple of BlockSize
-	Align     int    // memory alignment of buffers that spares a copy; 1 for any
+	Align     int    // memory alignment with which buffers need no copy; 1 for any
 	ReadOnly  bool
 	// VolatileCache: a completed write without FUA may be lost before a Flush.
 	VolatileCache bool
-	// AtomicBlocks is the number of logical blocks that are written whole or not at all, also
-	// under power loss; at least 1 where the device below promises it, else 0.
+	// AtomicBlocks is the number of logical blocks that are written whole or not at all, even if the power fails; at
+	// least 1 if the device below promises that, else 0.
 	AtomicBlocks int
 	// Discard: Discard frees space. ZeroAfterDiscard: discarded blocks read as zeroes.
 	Discard, ZeroAfterDiscard bool
-	// LoanUnit: a Lender lends multiples of so many bytes; 0 is a block.
+	// LoanUnit: a Lender lends multiples of this many bytes; 0 means a block.
 	LoanUnit int
 }
 
@@ -45,50 +45,50 @@ const (
 	OpWrite
 	OpFlush       // everything completed before it is durable when it completes
 	OpDiscard     // the content may be forgotten
-	OpWriteZeroes // the range reads as zeroes; with MayUnmap its space may be freed
+	OpWriteZeroes // the range reads as zeroes afterwards; with MayUnmap its space may be freed
 )
 
-// Request is one operation. It is made once and used again and again: its owner sets the
-// fields, calls Volume.Submit, and owns it again in Complete.
+// Request is one operation. It is made once and reused: its owner sets the fields, calls Volume.Submit, and owns it
+// again in Complete.
 type Request struct {
 	Op       Op
 	FUA      bool // OpWrite, OpWriteZeroes: durable when it completes
 	MayUnmap bool // OpWriteZeroes
 	Offset   int64
 	Length   int64    // bytes; the sum of len(Bufs) for OpRead and OpWrite
-	Bufs     [][]byte // read into, or written from; best aligned as Info.Align says
-	// Loan, where it isn't 0, says that the data of an OpWrite lies in memory of the volume
-	// already (see Lender). Bufs is empty then.
+	Bufs     [][]byte // read into, or written from; best aligned to Info.Align
+	// Loan, if it isn't 0, says that the data of an OpWrite is already in memory of the volume (see Lender). Bufs is
+	// empty then.
 	Loan LoanToken
 
-	// Unwanted tells whether nobody wants an OpWrite any more. A volume may ask before it begins one that had to wait,
-	// and end it with ErrUnwanted instead. It may be nil.
+	// Unwanted reports whether an OpWrite is no longer wanted. A volume may call it before it begins a write that had
+	// to wait, and complete that with ErrUnwanted instead. It may be nil.
 	Unwanted func() bool
 
-	// Complete is called when the operation ended, with Err set. It must not block.
+	// Complete is called when the operation has ended, with Err set. It must not block.
 	Complete func(*Request)
 	Err      error // nil, or an error that wraps one of the kinds in errors.go
-	Row      *Row  // for Complete: others may complete right behind it; nil where that isn't known
+	Row      *Row  // for Complete: others may complete right after it; nil if that isn't known
 
 	// Private is for the volume while it has the request (a free list, a ring index).
 	Private any
 
-	lane *lane    // file: where it is counted
+	lane *lane    // file: the lane that counts it
 	done int64    // Guard, file: bytes applied
-	mark uint32   // file: syncs that had failed when it was submitted
+	mark uint32   // file: number of failed syncs when it was submitted
 	next *Request // the queue that the request waits in
 }
 
 // Memory is a Volume whose blocks lie in memory, so that a transport can send from them.
 type Memory interface {
 	Volume
-	// Regions are the mappings that hold the blocks: stable while the volume is open, to be
+	// Regions returns the mappings that hold the blocks. They stay the same while the volume is open, and are
 	// registered once with a device.
 	Regions() []*Region
-	// View appends to segs the memory that holds length bytes at offset, in order, and
-	// returns it. The bytes stay in place, and readable, until release is called with the
-	// same token; writes to the range wait until then, and complete inside Release. An error
-	// that is ErrBusy means that such a write waits already: submit an OpRead instead.
+	// View appends to segs the memory that holds length bytes at offset, in order, and returns the result. The bytes
+	// stay in place, and readable, until Release is called with the returned token; writes to the range wait until
+	// then, and complete inside Release. An error that is ErrBusy means that such a write is already waiting: submit an
+	// OpRead instead.
 	View(segs []Segment, offset, length int64) ([]Segment, ViewToken, error)
 	Release(ViewToken)
 }
@@ -96,9 +96,9 @@ type Memory interface {
 // Region is one mapping.
 type Region struct {
 	Mem  []byte
-	Lent bool // a Lender's, to be filled: registered for local writes
-	// File: touching it may raise SIGBUS, where the file was cut or its medium failed after it was
-	// given away. Who touches it, rather than have the system do so, must expect that.
+	Lent bool // it is a Lender's, to be filled: registered for local writes
+	// File: touching it may raise SIGBUS, if the file was truncated or its medium failed after the region was handed
+	// out. Code that touches it itself, rather than through a system call, must handle that.
 	File bool
 }
 
@@ -111,31 +111,29 @@ type Segment struct {
 // ViewToken names a view that must be released.
 type ViewToken uint64
 
-// Prefetcher is a Memory that is random access to more than the processor's caches hold.
+// Prefetcher is a Memory that gives random access to more than the processor's caches hold.
 type Prefetcher interface {
 	Memory
-	// Prefetch has the processor begin to fetch what an OpRead or a View of the range will touch, or an
-	// OpWrite, while the caller does something else. It doesn't wait, promises nothing, and passes over a
-	// range that isn't there.
+	// Prefetch makes the processor begin to fetch what an OpRead, a View or an OpWrite of the range will touch, while
+	// the caller does something else. It doesn't wait, promises nothing, and ignores a range that doesn't exist.
 	Prefetch(op Op, offset, length int64)
 }
 
 // Resizer is a Volume whose size can change while it is open.
 type Resizer interface {
 	Volume
-	// OnResize has f told of each new size, from Refresh, until stop has returned. f must not block, nor
-	// call OnResize or stop.
+	// OnResize makes Refresh call f with each new size, until stop has returned. f must not block, and must not call
+	// OnResize or stop.
 	OnResize(f func(newSize int64)) (stop func())
-	// Refresh looks whether the size has changed.
+	// Refresh checks whether the size has changed.
 	Refresh() error
 }
 
-// Registrar is a Volume that is faster with buffers that it was told of.
+// Registrar is a Volume that is faster with buffers that were registered with it.
 type Registrar interface {
 	Volume
-	// Register tells of memory that buffers of requests will lie in. It doesn't wait: the
-	// volume uses it when it can, and does without where the system limits how much may be
-	// pinned. unregister waits, and must be called before the memory is unmapped, but not from
-	// inside Complete; it may be called after Close.
+	// Register announces memory that buffers of requests will lie in. It doesn't wait: the volume uses the registration
+	// once it can, and does without if the system limits how much may be pinned. unregister waits, and must be called
+	// before the memory is unmapped, but not inside Complete; it may be called after Close.
 	Register(mem []byte) (unregister func())
 }

@@ -53,8 +53,8 @@ func TestFileDirect(t *testing.T) { runDirect(t, blockdev.IODirect) }
 
 func TestFileUring(t *testing.T) { runDirect(t, blockdev.IOUring) }
 
-// runDirect runs the suite in a mode that isn't to be had everywhere, nor with every block size: a disk may have sectors
-// of 4096 bytes.
+// runDirect runs the suite in a mode that isn't available everywhere, nor with every block size: a disk may have
+// sectors of 4096 bytes.
 func runDirect(t *testing.T, mode blockdev.IOMode) {
 	var blocks []int
 	for _, bs := range volumetest.BlockSizes {
@@ -73,8 +73,7 @@ func runDirect(t *testing.T, mode blockdev.IOMode) {
 	volumetest.Run(t, volumetest.Config{New: filesIn("", mode), Blocks: blocks})
 }
 
-// TestRegister reads and writes by way of memory that the volume was told of, and by memory
-// beside it, while it is told of more and less.
+// TestRegister reads and writes through registered and unregistered memory while memory is registered and unregistered.
 func TestRegister(t *testing.T) {
 	v, err := blockdev.OpenFile(filepath.Join(t.TempDir(), "v"), blockdev.Options{Size: 1 << 20, IO: blockdev.IOUring})
 	if err != nil {

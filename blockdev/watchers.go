@@ -5,14 +5,13 @@ import (
 	"sync"
 )
 
-// SizeWatchers are those who want to know of a volume's new sizes, as a Resizer keeps them. The zero value
-// has none.
+// SizeWatchers is the set of functions that a Resizer calls with a volume's new sizes. The zero value is empty.
 type SizeWatchers struct {
 	mu  sync.Mutex
 	all []*func(newSize int64)
 }
 
-// Add is Resizer.OnResize.
+// Add implements Resizer.OnResize.
 func (w *SizeWatchers) Add(f func(newSize int64)) (stop func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -24,7 +23,7 @@ func (w *SizeWatchers) Add(f func(newSize int64)) (stop func()) {
 	}
 }
 
-// Tell tells them all.
+// Tell calls them all.
 func (w *SizeWatchers) Tell(newSize int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -9,19 +9,19 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/duty"
 )
 
-// writer writes a file through the page cache, where a write can't be done at once by whoever has
-// it. It is one goroutine at a time, since file systems let one write to a file at a time: whoever
-// is on duty, or its own where nobody is, or rows take long. What comes while a row is written is for
-// its own, too, where that can have a processor to itself. What it has done in a row it answers in a
-// Row: nobody need be woken, and nothing sent, for each by itself.
+// writer writes a file through the page cache, for writes that can't be done at once by the goroutine that has them.
+// Only one goroutine writes at a time, since file systems allow one write to a file at a time: an attendant on duty
+// (see package duty), or the writer's own goroutine if nobody is on duty or rows take long. Requests that arrive while
+// a row is written are also left to the writer's own goroutine, if it can have a processor to itself. Requests that
+// were done together are answered in one Row, so that nobody needs to be woken, and nothing sent, for each separately.
 type writer struct {
 	v    *file
 	doIt func()        // write
 	wake chan struct{} // room for one
 	gone chan struct{}
-	lent bool // those on duty write what comes meanwhile, too
+	lent bool // attendants on duty also write what arrives meanwhile
 
-	turn sync.Mutex // of whoever writes, and guards what follows
+	turn sync.Mutex // held by whoever writes; guards the following
 	s    scratch
 	row  Row
 	done []written
@@ -29,9 +29,9 @@ type writer struct {
 
 	mu     sync.Mutex
 	queue  requestQueue
-	busy   bool // it is somebody's, or offered
-	shy    int  // how often the writer's own goroutine comes first
-	rest   bool // after a standstill: the writer's own goroutine goes on, in a while
+	busy   bool // somebody is writing, or will, or it is offered
+	shy    int  // how many more rows go to the writer's own goroutine first
+	rest   bool // after a standstill: the writer's own goroutine continues after a pause
 	closed bool
 }
 
@@ -41,18 +41,19 @@ const (
 	writerBytes = 64 << 10
 )
 
-// writerProcs is how many processors those who receive packets and their hosts on the same machine keep busy. Where
-// there are no more, the writer's own goroutine would take turns with them, and what is written would go to and fro
-// between the processors' caches.
+// writerProcs is how many processors are kept busy by the goroutines that receive packets and by hosts on the same
+// machine. If there are no more than that, the writer's own goroutine would take turns with them, and the data would
+// move back and forth between the processors' caches.
 const writerProcs = 2
 
-// writerBrief is how long a row takes at most where those on duty write the next one: packets wait for it.
+// writerBrief is the longest that a row may take for attendants on duty to write the next one, too: packets wait for
+// it.
 const writerBrief = 500 * time.Microsecond
 
-// writerShy is how often nobody on duty is asked after one of them was held up.
+// writerShy is for how many rows attendants on duty aren't asked after one of them was held up.
 const writerShy = 1000
 
-// written is a request and what came of it.
+// written is a request and its result.
 type written struct {
 	r   *Request
 	err error
@@ -82,8 +83,8 @@ func (w *writer) submit(r *Request) {
 	}
 }
 
-// offer leaves the next row to those on duty. It returns false, and leaves it to the caller, where nobody is, or one was
-// held up lately. mu is held, and given up.
+// offer offers the next row to attendants on duty. It returns false, and leaves the row to the caller, if there are
+// none, or one was held up recently. It is called with mu held, and unlocks it.
 func (w *writer) offer() bool {
 	shy := w.shy > 0
 	if shy {
@@ -93,10 +94,10 @@ func (w *writer) offer() bool {
 	return !shy && duty.Offer(w)
 }
 
-// rouse leaves the next row to the writer's own goroutine, which sleeps.
+// rouse leaves the next row to the writer's own goroutine, which is asleep.
 func (w *writer) rouse() { w.wake <- struct{}{} }
 
-// Do is duty.Task's: it writes a row, and nothing where requests to a ring would wait with it.
+// Do implements duty.Task: it writes a row, or nothing if requests to a ring would wait with it.
 func (w *writer) Do() {
 	began := time.Now()
 	if !aio.ApartHere(w.doIt) {
@@ -113,11 +114,11 @@ func (w *writer) Do() {
 	}
 }
 
-// Decline is duty.Task's: nobody on duty has time.
+// Decline implements duty.Task: nobody on duty has time.
 func (w *writer) Decline() { w.rouse() }
 
-// passOn is called after a row that began then. It returns false where what is left is for the writer's own goroutine;
-// else the caller is no longer the writer.
+// passOn is called after a row that began at the given time. It returns false if the rest is for the writer's own
+// goroutine; otherwise the caller is no longer the writer.
 func (w *writer) passOn(began time.Time) bool {
 	brief := time.Since(began) < writerBrief
 	w.mu.Lock()
@@ -133,7 +134,7 @@ func (w *writer) passOn(began time.Time) bool {
 	return w.offer()
 }
 
-// run is the life of the goroutine.
+// run is the loop of the writer's own goroutine.
 func (w *writer) run() {
 	defer close(w.gone)
 	for range w.wake {
@@ -150,7 +151,7 @@ func (w *writer) run() {
 	}
 }
 
-// more tells whether there is something to write. If not, the goroutine is about to sleep.
+// more reports whether there is something to write. If not, the goroutine is about to sleep.
 func (w *writer) more() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -167,7 +168,7 @@ func (w *writer) more() bool {
 	return true
 }
 
-// over tells whether the goroutine is to end.
+// over reports whether the goroutine must end.
 func (w *writer) over() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -187,7 +188,7 @@ func (w *writer) write() {
 	clear(w.late)
 }
 
-// transfer writes what makes a row, and leaves it in done.
+// transfer writes the requests of a row, and leaves them in done.
 func (w *writer) transfer() {
 	w.done = w.done[:0]
 	for n := int64(0); len(w.done) < writerRow && n < writerBytes; {
@@ -208,7 +209,7 @@ func (w *writer) transfer() {
 	}
 }
 
-// answer answers what was written. It leaves in late what a sync that failed since may have lost.
+// answer answers what was written. It leaves in late the requests whose data a later failed sync may have lost.
 func (w *writer) answer() {
 	w.late = w.late[:0]
 	for _, d := range w.done {
@@ -221,7 +222,7 @@ func (w *writer) answer() {
 	w.row.End()
 }
 
-// next takes a request; nil where there is none, or those that there are have to wait.
+// next takes a request from the queue; nil if there is none, or if the queue has to wait.
 func (w *writer) next() *Request {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -232,11 +233,11 @@ func (w *writer) next() *Request {
 	return w.queue.pop()
 }
 
-// close ends the goroutine. Everything that was submitted is answered, and nothing is submitted any more.
+// close ends the goroutine. Everything submitted has been answered, and nothing more is submitted.
 func (w *writer) close() {
 	w.mu.Lock()
 	w.closed = true
-	idle := !w.busy // else who answered the last request is about to look
+	idle := !w.busy // else the one who answered the last request is about to look
 	w.busy = true
 	w.mu.Unlock()
 	if idle {

@@ -26,8 +26,8 @@ func (s *heldStorage) transfer(op Op, iov []unix.Iovec, off int64, flags int) (i
 	return s.kernel.transfer(op, iov, off, flags)
 }
 
-// attended has the test's goroutine on duty until its end. replaced is closed when another is to
-// take its place.
+// attended puts the test's goroutine on duty until the test's end. replaced is closed when another goroutine is to take
+// its place.
 func attended(t *testing.T) (a *duty.Attendant, replaced chan struct{}) {
 	replaced = make(chan struct{})
 	a = duty.NewAttendant(sync.OnceFunc(func() { close(replaced) }))
@@ -39,7 +39,7 @@ func attended(t *testing.T) (a *duty.Attendant, replaced chan struct{}) {
 	return a, replaced
 }
 
-// writes makes n requests that write a block each and tell done.
+// writes makes n requests that write one block each and call done.
 func writes(n int) (all []*Request, done chan error) {
 	done = make(chan error, n)
 	mem := directio.AlignedBlock(n * 4096)
@@ -50,12 +50,14 @@ func writes(n int) (all []*Request, done chan error) {
 	return all, done
 }
 
-// starved is how often a test tries where the writer's own goroutine is always first, as the one on duty gets no processor.
+// starved is how often a test tries again if the writer's own goroutine always comes first because the attendant gets
+// no processor.
 const starved = 1000
 
-// TestWriterHelped: whoever is on duty writes what came to an idle writer, a row, and what is left is written by the
-// writer's own goroutine, or where that is to share a processor by whoever is on duty, who does something else in between. A
-// test that stands still for a moment has all done by the former, so there are several attempts.
+// TestWriterHelped: an attendant on duty writes a row of what came to an idle writer, and the rest is written by the
+// writer's own goroutine, or, if that would have to share a processor, by the attendant, which does something else in
+// between. In a test that stands still for a moment the writer's own goroutine has done everything, so there are
+// several attempts.
 func TestWriterHelped(t *testing.T) {
 	for _, lent := range []bool{false, true} {
 		v := openInternal(t, IOBuffered)
@@ -89,7 +91,7 @@ func TestWriterHelped(t *testing.T) {
 	}
 }
 
-// TestWriterBack: after a row by the writer's own goroutine the next one is for those on duty again.
+// TestWriterBack: after a row by the writer's own goroutine the next one is again for those on duty.
 func TestWriterBack(t *testing.T) {
 	v := openInternal(t, IOBuffered)
 	v.writer.lent = true
@@ -130,7 +132,7 @@ func allDone(t *testing.T, all []*Request, done chan error) {
 	}
 }
 
-// TestWriterHeldUp: a write that takes long has its volume do without those on duty for a while, and what came
+// TestWriterHeldUp: after a write that takes long, its volume does without those on duty for a while; what arrives
 // meanwhile is written.
 func TestWriterHeldUp(t *testing.T) {
 	v := openInternal(t, IOBuffered)
@@ -168,7 +170,7 @@ func TestWriterHeldUp(t *testing.T) {
 	}
 }
 
-// TestWriterUnattended: what those on duty leave when they go is written by the writer's own goroutine.
+// TestWriterUnattended: what those on duty leave when they go off duty is written by the writer's own goroutine.
 func TestWriterUnattended(t *testing.T) {
 	v := openInternal(t, IOBuffered)
 	a := duty.NewAttendant(func() {})

@@ -12,12 +12,11 @@ import (
 	"github.com/nvme-anywhere/nvmeof/blockdev"
 )
 
-// atomicVolume writes out of place. A write's data goes to free blocks and is made durable;
-// then one 8-byte entry of the map for each block, made durable too, has it be the block's
-// content. What was there before is free when no view shows it any more.
+// atomicVolume writes out of place. A write's data goes to free blocks and is made durable; then one 8-byte map entry
+// per block, made durable too, makes it the block's content. The old block becomes free when no view shows it any more.
 //
-// Where lines can't be flushed (see guarantee), requests go by a working map, and a checkpoint
-// carries it over to the durable one.
+// If lines can't be flushed (see guarantee), requests use a working map, and a checkpoint copies its changes to the
+// durable map.
 type atomicVolume struct {
 	info  blockdev.Info
 	shift uint
@@ -27,37 +26,37 @@ type atomicVolume struct {
 	lines *lineFlusher       // onLines
 	sync  func([]byte) error // onSync: makes memory of the mapping durable
 
-	zeroes  *blockdev.Region // what blocks that were never written show
+	zeroes  *blockdev.Region // shown for blocks that were never written
 	extents atomic.Pointer[[]*extent]
 	size    atomic.Int64
-	failed  atomic.Pointer[error] // why nothing is written any more
+	failed  atomic.Pointer[error] // why nothing can be written any more
 
 	life    *blockdev.Lifetime
 	pool    *blockdev.Pool[struct{}]
 	flushes blockdev.FlushGroup
-	reclaim blockdev.Request // a checkpoint that nobody asked for
+	reclaim blockdev.Request // a checkpoint that no request asked for
 
-	growing  sync.Mutex // one at a time changes the superblock
+	growing  sync.Mutex // only one at a time may change the superblock
 	watchers blockdev.SizeWatchers
 
 	mu         sync.Mutex
-	super      superblock  // under growing, once the volume is open
-	free       int         // blocks that no one uses
-	low        int         // fewer free blocks than that have a checkpoint begin
+	super      superblock  // protected by growing once the volume is open
+	free       int         // blocks that are not in use
+	low        int         // with no more free blocks than this a checkpoint begins
 	dirty      int         // entries of the working map that changed since the last checkpoint began
 	aging      *time.Timer // fires when the first of them is old
 	reclaiming bool
 	waiting    waiters
 
-	changes []change // the checkpoint's
+	changes []change // the running checkpoint's
 	slots   slots
 }
 
-// guarantee is what makes a store to the mapping durable.
+// guarantee says what makes a store to the mapping durable.
 type guarantee uint8
 
 const (
-	onLines guarantee = iota // its cache lines, flushed
+	onLines guarantee = iota // flushing its cache lines
 	onSync                   // msync
 	onRAM                    // nothing: tmpfs
 )
@@ -65,8 +64,8 @@ const (
 // longRange is the number of blocks from which a range is unmapped on the pool.
 const longRange = 1 << 16
 
-// newAtomic makes a volume of a mapping whose superblock was read and checked. It doesn't
-// look at the maps; see recover.
+// newAtomic returns the volume of a mapping whose superblock has been read and checked. It doesn't look at the maps;
+// see recover.
 func newAtomic(m *mapping, s *superblock, path string, readOnly bool, lines *lineFlusher) (*atomicVolume, error) {
 	v := &atomicVolume{
 		info: blockdev.Info{
@@ -109,10 +108,10 @@ func newAtomic(m *mapping, s *superblock, path string, readOnly bool, lines *lin
 	return v, nil
 }
 
-// zeroesSize is the stretch of zeroes that views of blocks never written share.
+// zeroesSize is the size of the zeroes that views of blocks never written share.
 const zeroesSize = 2 << 20
 
-// makeExtents makes extents of a region that begins at byte base of the file.
+// makeExtents makes the extents of a region that begins at byte base of the file.
 func (v *atomicVolume) makeExtents(region *blockdev.Region, base uint64, recs []extentRecord) (made []*extent, err error) {
 	for _, rec := range recs {
 		x, err := newExtent(rec, region, base, v.info.BlockSize, v.kind == onSync)
@@ -127,7 +126,7 @@ func (v *atomicVolume) makeExtents(region *blockdev.Region, base uint64, recs []
 	return made, nil
 }
 
-// addExtents has the volume use extents.
+// addExtents adds extents to the volume.
 func (v *atomicVolume) addExtents(made []*extent) {
 	var all []*extent
 	if old := v.extents.Load(); old != nil {
@@ -143,9 +142,9 @@ func (v *atomicVolume) addExtents(made []*extent) {
 	v.size.Add(int64(blocks << v.shift))
 }
 
-// fewBlocks is how many free blocks have a checkpoint begin: half of the spare ones, so that writes
-// have the other half while it runs. Where there are more spare blocks than others, writes do
-// without one until all of a volume has changed, and only what is more can get used up.
+// fewBlocks returns the number of free blocks at which a checkpoint begins: half of the spare ones, so that writes have
+// the other half while it runs. If there are more spare blocks than logical ones, writes need no checkpoint until the
+// whole volume has changed, and only the excess can be used up.
 func fewBlocks(xs []*extent) int {
 	var blocks, spare int
 	for _, x := range xs {
@@ -158,7 +157,7 @@ func fewBlocks(xs []*extent) int {
 	return spare / 2
 }
 
-// describe says how the volume is reached and what that promises.
+// describe says how the volume is accessed and what that promises.
 func (v *atomicVolume) describe() string {
 	const whole = ", each block whole or not at all"
 	switch v.kind {
@@ -212,7 +211,7 @@ func (v *atomicVolume) Submit(r *blockdev.Request) {
 	}
 }
 
-// check tells whether r can be tried.
+// check reports whether r can be tried.
 func (v *atomicVolume) check(r *blockdev.Request) error {
 	if err := blockdev.Check(&v.info, v.size.Load(), r); err != nil {
 		return err
@@ -223,14 +222,14 @@ func (v *atomicVolume) check(r *blockdev.Request) error {
 	return nil
 }
 
-// takeLoan takes the loan out of a request that is not going to use it.
+// takeLoan takes the loan out of a request that will not use it.
 func (v *atomicVolume) takeLoan(r *blockdev.Request) blockdev.LoanToken {
 	t := r.Loan
 	r.Loan = 0
 	return t
 }
 
-// run is what a request needs that may block.
+// run does the part of a request that may block.
 func (v *atomicVolume) run(r *blockdev.Request) {
 	switch {
 	case r.Op == blockdev.OpFlush, r.Private == stageSync:
@@ -248,7 +247,7 @@ func (v *atomicVolume) flush(r *blockdev.Request) {
 	}
 }
 
-// written ends a write or its like, or has it made durable first.
+// written ends a write or similar request, or has it made durable first.
 func (v *atomicVolume) written(r *blockdev.Request, err error) {
 	if err != nil || !r.FUA || !v.info.VolatileCache {
 		v.finish(r, err)
@@ -258,7 +257,7 @@ func (v *atomicVolume) written(r *blockdev.Request, err error) {
 	v.flush(r)
 }
 
-// finish completes a request with an error of the system, or none.
+// finish completes a request with a system error, or nil.
 func (v *atomicVolume) finish(r *blockdev.Request, err error) {
 	if err != nil {
 		err = v.opError(r, err)
@@ -270,7 +269,7 @@ func (v *atomicVolume) finish(r *blockdev.Request, err error) {
 	v.end(r, err)
 }
 
-// opError gives an error of the system its place.
+// opError adds to a system error where it happened.
 func (v *atomicVolume) opError(r *blockdev.Request, err error) error {
 	var op *blockdev.OpError
 	if errors.As(err, &op) {
@@ -284,14 +283,14 @@ func (v *atomicVolume) end(r *blockdev.Request, err error) {
 	r.End(err)
 }
 
-// fail has the volume take no more writes: what is durable and what isn't can't be told.
+// fail makes the volume refuse all further writes: it can't be told what is durable and what isn't.
 func (v *atomicVolume) fail(err error) {
 	v.failed.CompareAndSwap(nil, &err)
 	v.failWaiting()
 }
 
-// place decodes the entry of logical block lba: where the block is, or that it reads as
-// zeroes. An error is that nobody knows.
+// place decodes the entry of logical block lba: where the block is, or that it reads as zeroes. An error means that its
+// place isn't known.
 func (v *atomicVolume) place(xs []*extent, lba, e uint64) (blocks, error) {
 	if e == 0 {
 		return blocks{n: 1}, nil
@@ -314,7 +313,7 @@ var (
 	errEntry = errors.New("the map's entry is damaged: nvmetgt pmem check --repair")
 )
 
-// entry makes the entry, as it lies in the file, of logical block lba for block p.
+// entry returns the entry of logical block lba for block p, as it is stored in the file.
 func (v *atomicVolume) entry(lba, p uint64) uint64 {
 	if p == 0 {
 		return 0
@@ -322,7 +321,7 @@ func (v *atomicVolume) entry(lba, p uint64) uint64 {
 	return native(p | entryCheck(v.salt, lba, p)<<entryBits)
 }
 
-// Close makes everything durable, as every kind does.
+// Close makes everything durable, as for every kind of volume.
 func (v *atomicVolume) Close() error {
 	if !v.life.Close() {
 		return v.info.Closed("close")
@@ -340,7 +339,7 @@ func (v *atomicVolume) Close() error {
 	return nil
 }
 
-// settle is a clean end: the durable map says everything, and no session has more to say.
+// settle ends cleanly: the durable map is complete, and no session has more recent entries.
 func (v *atomicVolume) settle() error {
 	if v.kind == onSync {
 		if err := v.checkpoint(); err != nil {
@@ -351,7 +350,7 @@ func (v *atomicVolume) settle() error {
 	return v.m.syncFile()
 }
 
-// unmapOwn frees the memory that isn't the file's.
+// unmapOwn frees the memory that isn't part of the file.
 func (v *atomicVolume) unmapOwn() error {
 	v.aging.Stop()
 	err := unix.Munmap(v.zeroes.Mem)

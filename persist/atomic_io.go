@@ -20,7 +20,7 @@ func (v *atomicVolume) read(r *blockdev.Request) error {
 	return nil
 }
 
-// readSome copies out some of n logical blocks from lba on, for r from its byte done on.
+// readSome copies out some of n logical blocks from lba on, to r from its byte done on.
 func (v *atomicVolume) readSome(r *blockdev.Request, xs []*extent, lba, n uint64, done int64) (int64, error) {
 	b, ok, err := v.pinned(xs, lba, n)
 	switch {
@@ -34,9 +34,8 @@ func (v *atomicVolume) readSome(r *blockdev.Request, xs []*extent, lba, n uint64
 	return length, err
 }
 
-// readHeld copies out one block that has all the views that can be counted. They may end no sooner
-// than the caller goes on, so it must not wait for that. No block becomes free while it holds mu,
-// and so nobody writes to the one that the map names.
+// readHeld copies out one block that has the maximum number of views. Those may not end before the caller continues, so
+// it must not wait for that. No block becomes free while it holds mu, so nobody writes to the block that the map names.
 func (v *atomicVolume) readHeld(r *blockdev.Request, xs []*extent, lba uint64, done int64) (int64, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -47,14 +46,14 @@ func (v *atomicVolume) readHeld(r *blockdev.Request, xs []*extent, lba uint64, d
 	return v.copyOut(r, b, done)
 }
 
-// named is the block that the map names for a logical one.
+// named returns the block that the map names for a logical block.
 func (v *atomicVolume) named(xs []*extent, lba uint64) (b blocks, err error) {
 	defer v.m.caughtReading(&err, debug.SetPanicOnFault(true))
 	x, i, _ := lookup(xs, lba, 1)
 	return v.place(xs, lba, native(atomic.LoadUint64(&x.table[i])))
 }
 
-// copyOut copies b to the buffers of r from byte done on, zeroes perhaps only in part.
+// copyOut copies b to the buffers of r from byte done on; zeroes perhaps only in part.
 func (v *atomicVolume) copyOut(r *blockdev.Request, b blocks, done int64) (int64, error) {
 	from := v.zeroes.Mem[:min(b.n<<v.shift, zeroesSize)]
 	if b.x != nil {
@@ -63,19 +62,18 @@ func (v *atomicVolume) copyOut(r *blockdev.Request, b blocks, done int64) (int64
 	return int64(len(from)), v.m.give(r, from, done)
 }
 
-// pinned finds where up to n logical blocks from lba on are, and pins some of them. ok is false
-// where one of them has too many views.
+// pinned finds where up to n logical blocks from lba on are, and pins some of them. ok is false if one of them has too
+// many views.
 func (v *atomicVolume) pinned(xs []*extent, lba, n uint64) (b blocks, ok bool, err error) {
 	defer v.m.caughtReading(&err, debug.SetPanicOnFault(true))
 	x, i, count := lookup(xs, lba, n)
 	return v.pinRun(xs, lba, x.table[i:i+count])
 }
 
-// pinRun pins the blocks that the first entries of a piece of the map name, as many as lie
-// together, and a few at most. ok is false where one of them has too many views.
+// pinRun pins the blocks named by the first entries of a piece of the map, as many as are adjacent, and only a few at
+// most. ok is false if one of them has too many views.
 //
-// A writer may replace an entry meanwhile: only one that says the same when the pin is there
-// counts.
+// A writer may replace an entry meanwhile: only an entry that is unchanged once the pin is in place counts.
 func (v *atomicVolume) pinRun(xs []*extent, lba uint64, table []uint64) (b blocks, ok bool, err error) {
 	for {
 		first := atomic.LoadUint64(&table[0])
@@ -103,14 +101,14 @@ func (v *atomicVolume) pinRun(xs []*extent, lba uint64, table []uint64) (b block
 	}
 }
 
-// unpin takes back the pins on blocks, and lets writes go on that waited for one of them.
+// unpin undoes the pins on blocks, and lets writes continue that waited for one of them.
 func (v *atomicVolume) unpin(b blocks) {
 	if v.release(b) {
 		v.serve()
 	}
 }
 
-// stillThere tells whether entries name b, the first of them being what it was.
+// stillThere reports whether entries name b, the first of them being unchanged.
 func (v *atomicVolume) stillThere(lba uint64, table []uint64, b blocks, first uint64) bool {
 	if atomic.LoadUint64(&table[0]) != first {
 		return false
@@ -129,7 +127,7 @@ func (v *atomicVolume) write(r *blockdev.Request) {
 	v.serve()
 }
 
-// proceed does so from byte done on, until there are no free blocks: then the request waits.
+// proceed does that from byte done on, until there are no free blocks: then the request waits.
 func (v *atomicVolume) proceed(r *blockdev.Request, done int64, served bool) {
 	for done < r.Length {
 		b, ok := v.takeOrWait(int((r.Length-done)>>v.shift), r, done, served)
@@ -153,8 +151,8 @@ func (v *atomicVolume) proceed(r *blockdev.Request, done int64, served bool) {
 	v.written(r, nil)
 }
 
-// fill puts a request's data, from byte skip on, into memory of the mapping, and makes it durable
-// where that is done at once.
+// fill copies a request's data, from byte skip on, into memory of the mapping, and makes it durable if that is done at
+// once.
 func (v *atomicVolume) fill(r *blockdev.Request, mem []byte, skip int64) error {
 	if v.kind == onLines {
 		return v.m.store(r, mem, skip, v.lines)
@@ -162,7 +160,7 @@ func (v *atomicVolume) fill(r *blockdev.Request, mem []byte, skip int64) error {
 	return v.m.fill(r, mem, skip)
 }
 
-// persist makes stores to the mapping durable, where that is done at once.
+// persist makes stores to the mapping durable, if that is done at once.
 func (v *atomicVolume) persist(b []byte) error {
 	if v.kind == onLines {
 		return v.m.persist(b, v.lines)
@@ -170,10 +168,9 @@ func (v *atomicVolume) persist(b []byte) error {
 	return nil
 }
 
-// publish makes b, whose data is in place and durable, the content of the logical blocks from
-// lba on; without an extent, zeroes. Each changes by one 8-byte store, and what it replaced
-// can be used again when that is durable. Where there is no room for an entry, what is left of b
-// is free again.
+// publish makes b, whose data is in place and durable, the content of the logical blocks from lba on; without an
+// extent, zeroes. Each changes by one 8-byte store, and the block that it replaced can be reused when that store is
+// durable. If there is no room for an entry, the rest of b is freed again.
 func (v *atomicVolume) publish(lba uint64, b blocks) error {
 	for b.n > 0 {
 		x, i, n := lookup(*v.extents.Load(), lba, uint64(b.n))
@@ -202,9 +199,9 @@ func (v *atomicVolume) publish(lba uint64, b blocks) error {
 	return nil
 }
 
-// back has the file system find room for the entries of x from i on, which are in a hole of the file
-// where none beside them was written yet: once a write has begun to change them, or is acknowledged,
-// it would be too late to tell that there is none.
+// back makes the file system allocate space for the n entries of x from i on, which lie in a hole of the file if no
+// entry near them was ever written: once a write has begun to change them, or is acknowledged, it would be too late to
+// report that there is no space.
 func (v *atomicVolume) back(x *extent, i, n int) (err error) {
 	defer v.m.caught(&err, debug.SetPanicOnFault(true))
 	for k := i / entriesPage; k <= (i+n-1)/entriesPage; k++ {
@@ -222,9 +219,9 @@ func (v *atomicVolume) back(x *extent, i, n int) (err error) {
 // publishStep is how many entries are made durable together.
 const publishStep = 64
 
-// publishDurable changes entries of the durable map: those of x from i on.
+// publishDurable changes entries of the durable map, those of x from i on.
 func (v *atomicVolume) publishDurable(x *extent, i int, lba uint64, b blocks) error {
-	if b.n == 1 { // as most are: no memory of many is to be cleared
+	if b.n == 1 { // as most are: avoids clearing the memory for many
 		var old [1]blocks
 		return v.replace(x.table[i:i+1], lba, b, 0, old[:])
 	}
@@ -238,7 +235,7 @@ func (v *atomicVolume) publishDurable(x *extent, i int, lba uint64, b blocks) er
 	return nil
 }
 
-// replace is exchange, and retires what the entries before named.
+// replace is exchange, and also retires the blocks that the old entries named.
 func (v *atomicVolume) replace(table []uint64, lba uint64, b blocks, at int, old []blocks) error {
 	if err := v.exchange(table, lba, b, at, old); err != nil {
 		return err
@@ -247,7 +244,7 @@ func (v *atomicVolume) replace(table []uint64, lba uint64, b blocks, at int, old
 	return nil
 }
 
-// retireAll is retire for many, of which those go together that lie together.
+// retireAll is retire for several blocks, of which adjacent ones are retired together.
 func (v *atomicVolume) retireAll(old []blocks) {
 	var run blocks
 	for _, o := range old {
@@ -263,8 +260,8 @@ func (v *atomicVolume) retireAll(old []blocks) {
 	v.retire(run)
 }
 
-// exchange stores entries for b, from its block at on, makes them durable and tells what the
-// ones before named.
+// exchange stores entries for b, from its block at on, makes them durable and puts into old what the previous ones
+// named.
 func (v *atomicVolume) exchange(table []uint64, lba uint64, b blocks, at int, old []blocks) (err error) {
 	defer v.m.caught(&err, debug.SetPanicOnFault(true))
 	xs := *v.extents.Load()
@@ -275,7 +272,7 @@ func (v *atomicVolume) exchange(table []uint64, lba uint64, b blocks, at int, ol
 			continue
 		}
 		e := native(atomic.SwapUint64(&table[j], v.entry(lba+uint64(j), b.number(at+j))))
-		old[j], _ = v.place(xs, lba+uint64(j), e) // a damaged one named nothing that is in use
+		old[j], _ = v.place(xs, lba+uint64(j), e) // a damaged entry named nothing that is in use
 		changed = true
 	}
 	if changed && v.kind == onLines {
@@ -284,9 +281,9 @@ func (v *atomicVolume) exchange(table []uint64, lba uint64, b blocks, at int, ol
 	return nil
 }
 
-// unmap has a range read as zeroes.
+// unmap makes a range read as zeroes.
 func (v *atomicVolume) unmap(r *blockdev.Request) {
-	const piece = 1 << 20 // keeps the change within an int, and others from waiting for long
+	const piece = 1 << 20 // keeps the change within an int, and the time that others wait short
 	lba, left := uint64(r.Offset>>v.shift), r.Length>>v.shift
 	var err error
 	for left > 0 && err == nil {

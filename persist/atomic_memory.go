@@ -12,7 +12,7 @@ import (
 
 // What transports use: views of blocks for reads, loans of free blocks for writes.
 
-// Regions are the file's mapping, one more for each time that it grew, and the zeroes.
+// Regions returns the file's mapping, one more mapping for each time that it grew, and the zeroes.
 func (v *atomicVolume) Regions() []*blockdev.Region {
 	rs := []*blockdev.Region{v.zeroes}
 	for _, x := range *v.extents.Load() {
@@ -23,8 +23,7 @@ func (v *atomicVolume) Regions() []*blockdev.Region {
 	return rs
 }
 
-// View never meets a writer: those write elsewhere. It is busy where the blocks lie in too
-// many pieces.
+// View never meets a writer, since those write elsewhere. It returns ErrBusy if the blocks lie in too many pieces.
 func (v *atomicVolume) View(segs []blockdev.Segment, offset, length int64) ([]blockdev.Segment, blockdev.ViewToken, error) {
 	if !v.life.Enter() {
 		return segs, 0, v.info.Gone(blockdev.OpRead, offset)
@@ -45,8 +44,8 @@ func (v *atomicVolume) View(segs []blockdev.Segment, offset, length int64) ([]bl
 	return segs, 0, blockdev.ErrView
 }
 
-// Prefetch fetches the beginning of the first block, by the map as it is at the moment. A write goes elsewhere, but
-// changes the map.
+// Prefetch fetches the beginning of the first block, according to the current map. A write goes elsewhere, but changes
+// the map.
 func (v *atomicVolume) Prefetch(op blockdev.Op, offset, length int64) {
 	if !v.life.Enter() {
 		return
@@ -68,7 +67,7 @@ func (v *atomicVolume) Prefetch(op blockdev.Op, offset, length int64) {
 	}
 }
 
-// Release lets blocks be used again that were replaced meanwhile.
+// Release allows blocks to be reused that were replaced meanwhile.
 func (v *atomicVolume) Release(t blockdev.ViewToken) {
 	p := v.slots.pieces(uint64(t), *v.extents.Load())
 	v.unview(&p)
@@ -87,8 +86,8 @@ func (v *atomicVolume) unview(p *pieces) {
 	v.life.Leave()
 }
 
-// show pins blocks and appends their memory to segs; ok is false where they lie in too many
-// pieces, or have too many views. What is pinned is in p in any case.
+// show pins blocks and appends their memory to segs; ok is false if they lie in too many pieces, or have too many
+// views. In any case p holds what is pinned.
 func (v *atomicVolume) show(segs []blockdev.Segment, lba, n uint64, p *pieces) (out []blockdev.Segment, ok bool, err error) {
 	defer v.m.caughtReading(&err, debug.SetPanicOnFault(true))
 	xs := *v.extents.Load()
@@ -128,7 +127,7 @@ func (v *atomicVolume) segments(segs []blockdev.Segment, p *pieces) ([]blockdev.
 	return segs, len(segs) <= most
 }
 
-// Lend gives free blocks. It is busy where there are too few, or in too many pieces.
+// Lend lends free blocks. It returns ErrBusy if there are too few, or if they lie in too many pieces.
 func (v *atomicVolume) Lend(segs []blockdev.Segment, length int64) ([]blockdev.Segment, blockdev.LoanToken, error) {
 	if !v.life.Enter() {
 		return segs, 0, v.info.Gone(blockdev.OpWrite, -1)
@@ -151,8 +150,7 @@ func (v *atomicVolume) Lend(segs []blockdev.Segment, length int64) ([]blockdev.S
 	return out, blockdev.LoanToken(v.slots.token(&p)), nil
 }
 
-// ready writes to each page that is lent: a transport that fills it could not be told that
-// the file system is full.
+// ready writes to each page that is lent: a transport that fills it could not be told that the file system is full.
 func (v *atomicVolume) ready(segs []blockdev.Segment) (err error) {
 	defer v.m.caught(&err, debug.SetPanicOnFault(true))
 	for _, s := range segs {
@@ -164,7 +162,7 @@ func (v *atomicVolume) ready(segs []blockdev.Segment) (err error) {
 	return nil
 }
 
-// Return makes the blocks free again.
+// Return frees the blocks.
 func (v *atomicVolume) Return(t blockdev.LoanToken) {
 	if t == 0 {
 		return
@@ -176,7 +174,7 @@ func (v *atomicVolume) Return(t blockdev.LoanToken) {
 	v.life.Leave()
 }
 
-// commit makes what a loan was filled with the content of a request's blocks.
+// commit makes the content of a loan the content of a request's blocks.
 func (v *atomicVolume) commit(r *blockdev.Request) {
 	p := v.slots.pieces(uint64(v.takeLoan(r)), *v.extents.Load())
 	all := p.all()
@@ -197,7 +195,7 @@ func (v *atomicVolume) commit(r *blockdev.Request) {
 	v.written(r, err)
 }
 
-// commitAll has all data durable before the first entry names it.
+// commitAll makes all data durable before the first entry names it.
 func (v *atomicVolume) commitAll(lba uint64, all []blocks) error {
 	for _, b := range all {
 		if err := v.persist(b.bytes(v.shift)); err != nil {

@@ -21,7 +21,7 @@ func openAtomic(path string, o blockdev.Options) (blockdev.Volume, error) {
 	return openFound(path, o, fresh)
 }
 
-// openFound opens, or creates where fresh says that there was nothing when somebody looked, before the file was locked.
+// openFound opens, or creates if fresh, which says that there was nothing before the file was locked.
 func openFound(path string, o blockdev.Options, fresh bool) (blockdev.Volume, error) {
 	locked := o
 	locked.Size = 0
@@ -44,7 +44,7 @@ func openFound(path string, o blockdev.Options, fresh bool) (blockdev.Volume, er
 		f.Close()
 		return nil, blockdev.OpenError(path, mapKind(err), err)
 	}
-	fresh = fresh && holdsNoVolume(m) // another program may have made it since
+	fresh = fresh && holdsNoVolume(m) // another program may have created it since
 	v, err := openMapped(m, path, o, fresh || unfinished, flusher())
 	if err != nil {
 		undo()
@@ -58,11 +58,11 @@ func openFound(path string, o blockdev.Options, fresh bool) (blockdev.Volume, er
 	return v, nil
 }
 
-// openMapped makes the volume of a mapping, whose file is to be formatted where it is fresh.
+// openMapped returns the volume of a mapping, whose file is to be formatted if fresh.
 func openMapped(m *mapping, path string, o blockdev.Options, fresh bool, lines *lineFlusher) (*atomicVolume, error) {
 	if fresh {
 		block := o.BlockSizeOr(blockdev.DefaultBlockSize)
-		size := fileSize(o.Size, block, m.cached()) // which shows only now
+		size := fileSize(o.Size, block, m.cached()) // which is only known now
 		if size != int64(len(m.mem)) {
 			if err := m.resize(size, o.Preallocate); err != nil {
 				return nil, err
@@ -102,7 +102,7 @@ func openMapped(m *mapping, path string, o blockdev.Options, fresh bool, lines *
 	return v, nil
 }
 
-// usableSuper reads the superblock, with what to do where there is none.
+// usableSuper reads the superblock; if there is none, the error says what to do.
 func usableSuper(m *mapping, path string) (*superblock, error) {
 	s, errs := readSuper(m)
 	if s != nil {

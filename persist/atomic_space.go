@@ -10,15 +10,15 @@ import (
 // waiter is a write that waits for a free block.
 type waiter struct {
 	r    *blockdev.Request
-	done int64 // bytes that are written
+	done int64 // bytes that have been written
 	next *waiter
 }
 
 // waiters are in the order of arrival.
 type waiters struct {
 	first, last *waiter
-	serving     bool    // somebody is at it
-	idle        *waiter // memory for the next
+	serving     bool    // a goroutine is in serve
+	idle        *waiter // free list
 }
 
 func (w *waiters) push(r *blockdev.Request, done int64, front bool) {
@@ -48,9 +48,8 @@ func (w *waiters) pop() (r *blockdev.Request, done int64) {
 	return r, done
 }
 
-// takeOrWait takes up to most free blocks that lie together for a write that has done bytes
-// behind it. Where there are none, or others wait already, the write waits: it goes on in
-// serve, and takeOrWait returns false.
+// takeOrWait takes up to most adjacent free blocks for a write of which done bytes are already written. If there are
+// none, or others already wait, the write waits: serve continues it, and takeOrWait returns false.
 func (v *atomicVolume) takeOrWait(most int, r *blockdev.Request, done int64, served bool) (blocks, bool) {
 	v.mu.Lock()
 	var b blocks
@@ -89,8 +88,8 @@ func (v *atomicVolume) takeAll(n int, p *pieces) bool {
 	return ok
 }
 
-// take takes up to most blocks that lie together, from the first extent that has some, and fetches where those begin
-// that are likely to be taken next.
+// take takes up to most adjacent blocks, from the first extent that has some, and prefetches the beginning of the block
+// that is likely to be taken next.
 func (v *atomicVolume) take(most int) blocks {
 	for _, x := range *v.extents.Load() {
 		if first, n := x.free.take(most); n > 0 {
@@ -104,7 +103,7 @@ func (v *atomicVolume) take(most int) blocks {
 	return blocks{}
 }
 
-// giveLocked makes blocks free.
+// giveLocked frees blocks. mu is held.
 func (v *atomicVolume) giveLocked(b blocks) {
 	for i := range b.n {
 		b.x.free.add(b.first + i)
@@ -112,7 +111,7 @@ func (v *atomicVolume) giveLocked(b blocks) {
 	v.free += b.n
 }
 
-// give makes blocks free, and has a write go on that waits for them.
+// give frees blocks.
 func (v *atomicVolume) give(b blocks) {
 	if b.x == nil {
 		return
@@ -122,20 +121,20 @@ func (v *atomicVolume) give(b blocks) {
 	v.mu.Unlock()
 }
 
-// giveAll is give for many.
+// giveAll is give for several runs of blocks.
 func (v *atomicVolume) giveAll(all []blocks) {
 	for _, b := range all {
 		v.give(b)
 	}
 }
 
-// serve lets writes go on that wait for free blocks, in the caller's goroutine. Whoever gave
-// some calls it, holding nothing.
+// serve lets writes continue that wait for free blocks, in the caller's goroutine. Whoever freed some calls it, without
+// holding locks.
 func (v *atomicVolume) serve() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.waiting.serving {
-		return // whoever serves looks again
+		return // the one that serves looks again
 	}
 	v.waiting.serving = true
 	for v.waiting.first != nil && v.free > 0 {
@@ -145,12 +144,12 @@ func (v *atomicVolume) serve() {
 		v.mu.Lock()
 	}
 	v.waiting.serving = false
-	if v.waiting.first != nil { // since before the caller replaced what a checkpoint can set free
+	if v.waiting.first != nil { // it has waited since before the caller replaced blocks that a checkpoint can free
 		v.reclaimScarce()
 	}
 }
 
-// retire makes blocks free that no map names any more, as soon as no view shows them.
+// retire frees blocks that no map names any more, as soon as no view shows them.
 func (v *atomicVolume) retire(b blocks) {
 	for b.n > 0 {
 		n := together(b.first, b.n)
@@ -159,12 +158,12 @@ func (v *atomicVolume) retire(b blocks) {
 	}
 }
 
-// giveSome makes those of some blocks free whose bit is set.
+// giveSome frees those of b whose bit in which is set.
 func (v *atomicVolume) giveSome(b blocks, which uint8) {
 	runs(which, func(first, n int) { v.give(blocks{b.x, b.first + first, n}) })
 }
 
-// release takes back the pins of a view on blocks.
+// release undoes a view's pins on blocks, and reports whether any became free.
 func (v *atomicVolume) release(b blocks) (freed bool) {
 	if b.x == nil {
 		return false
@@ -180,8 +179,8 @@ func (v *atomicVolume) release(b blocks) (freed bool) {
 	return freed
 }
 
-// reclaimScarce begins a checkpoint where free blocks become rare, or the next one long. Called with mu held: a write that
-// waits for it may go on as soon as that is let go of, and then the volume be closed.
+// reclaimScarce begins a checkpoint if free blocks are becoming scarce, or the next checkpoint long. mu is held: as
+// soon as it is released, a write that waits may continue, and then the volume may be closed.
 func (v *atomicVolume) reclaimScarce() {
 	if v.kind != onSync || v.dirty == 0 || v.free > v.low && v.dirty < mostChanges {
 		return
@@ -189,7 +188,7 @@ func (v *atomicVolume) reclaimScarce() {
 	v.beginReclaim()
 }
 
-// beginReclaim begins a checkpoint that nobody asked for, unless one is. Called with mu held.
+// beginReclaim begins a checkpoint that no request asked for, unless one has begun. mu is held.
 func (v *atomicVolume) beginReclaim() {
 	if v.reclaiming {
 		return
@@ -200,8 +199,7 @@ func (v *atomicVolume) beginReclaim() {
 	}
 }
 
-// reclaimed ends a checkpoint that nobody asked for. Writes that it let go on may have used
-// up what it freed.
+// reclaimed ends a checkpoint that no request asked for. Writes that it let continue may have used up what it freed.
 func (v *atomicVolume) reclaimed() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -211,7 +209,7 @@ func (v *atomicVolume) reclaimed() {
 	}
 }
 
-// failWaiting ends the writes that wait for blocks of a volume that failed.
+// failWaiting ends the writes that wait for blocks, if the volume has failed.
 func (v *atomicVolume) failWaiting() {
 	for v.failed.Load() != nil {
 		v.mu.Lock()

@@ -13,10 +13,9 @@ import (
 	"github.com/nvme-anywhere/nvmeof/blockdev/volumetest"
 )
 
-// BenchmarkTransport is what a transport does for each read and write: a view, and a loan that
-// becomes the content of some blocks. The blocks were written in a random order, in writes of
-// their size, as a volume in use has them. A memory volume, which has no loans, is what views
-// are held against.
+// BenchmarkTransport is what a transport does for each read and write: a view, and a loan that becomes the content of
+// some blocks. The blocks were written in a random order, in writes of their size, as in a volume in use. A memory
+// volume, which has no such loans, serves as the baseline for views.
 func BenchmarkTransport(b *testing.B) {
 	const size = 64 * mib
 	for _, kind := range []string{"memory", "in place", "out of place", "DAX"} {
@@ -99,8 +98,7 @@ func benchmarkLoan(b *testing.B, v blockdev.Lender, places, n int64) {
 	}
 }
 
-// processorTime reports the processor time of this thread, which a busy machine doesn't change as it
-// changes the wall clock's.
+// processorTime returns the processor time of this thread, which a busy machine affects less than wall-clock time.
 func processorTime(b *testing.B) func() {
 	runtime.LockOSThread()
 	var from unix.Rusage

@@ -2,13 +2,13 @@ package persist
 
 import "math/bits"
 
-// bitset is a set of numbers from 0 up to a bound, which finds its smallest member quickly:
-// a bit in each level but the lowest says whether the word below it has any.
+// bitset is a set of numbers from 0 up to a bound that finds its smallest member quickly: each bit of a level above the
+// lowest says whether the corresponding word of the level below has any bits set.
 type bitset struct {
-	levels [][]uint64 // the members first, one word last
+	levels [][]uint64 // the members first; the last level is one word
 }
 
-// newBitset makes an empty set of numbers below n.
+// newBitset returns an empty set of numbers below n.
 func newBitset(n int) *bitset {
 	s := &bitset{}
 	for {
@@ -20,7 +20,7 @@ func newBitset(n int) *bitset {
 	}
 }
 
-// fill makes all numbers below n members, of an empty set.
+// fill adds all numbers below n to an empty set.
 func (s *bitset) fill(n int) {
 	for _, l := range s.levels {
 		for i := range n >> 6 {
@@ -33,7 +33,7 @@ func (s *bitset) fill(n int) {
 	}
 }
 
-// empty takes all members out.
+// empty removes all members.
 func (s *bitset) empty() {
 	for i := s.next(0); i >= 0; i = s.next(i + 1) {
 		s.remove(i)
@@ -42,7 +42,7 @@ func (s *bitset) empty() {
 
 func (s *bitset) has(i int) bool { return s.levels[0][i>>6]&(1<<(i&63)) != 0 }
 
-// add makes i a member; false where it was one.
+// add makes i a member; it returns false if i already was one.
 func (s *bitset) add(i int) bool {
 	if s.has(i) {
 		return false
@@ -59,7 +59,7 @@ func (s *bitset) add(i int) bool {
 	return true
 }
 
-// remove takes i out; false where it was no member.
+// remove removes i; it returns false if i wasn't a member.
 func (s *bitset) remove(i int) bool {
 	if !s.has(i) {
 		return false
@@ -75,7 +75,7 @@ func (s *bitset) remove(i int) bool {
 	return true
 }
 
-// next is the smallest member from i on; -1 where there is none.
+// next returns the smallest member from i on; -1 if there is none.
 func (s *bitset) next(i int) int {
 	for k := 0; k < len(s.levels); k++ {
 		if i>>6 >= len(s.levels[k]) {
@@ -93,7 +93,7 @@ func (s *bitset) next(i int) int {
 	return -1
 }
 
-// run is how many members follow one another from i on, at most most.
+// run returns how many consecutive members there are from i on, up to most.
 func (s *bitset) run(i, most int) (n int) {
 	for n < most && (i+n)>>6 < len(s.levels[0]) {
 		free := 64 - (i+n)&63

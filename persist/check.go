@@ -17,14 +17,14 @@ type Report struct {
 	FileSize   int64  `json:"file_size"`  // in bytes
 	BlockSize  int    `json:"block_size"` // of logical blocks, in bytes
 	Version    int    `json:"version"`    // of the format
-	Extents    int    `json:"extents"`    // pieces of the file: one at first, and more as it grew
+	Extents    int    `json:"extents"`    // pieces of the file: one at first, and another each time it grew
 	Spare      int64  `json:"spare"`      // bytes of blocks beyond Size
 	Overhead   int64  `json:"overhead"`   // bytes of the file that aren't blocks, or can't be used
-	Generation uint64 `json:"generation"` // of the superblock, which grows with each one that is written
+	Generation uint64 `json:"generation"` // of the superblock, increasing with each one that is written
 	Used       int    `json:"used"`       // logical blocks that have a block
 	Lost       int    `json:"lost"`       // logical blocks whose block is unknown
-	// Open: a program that didn't close the volume may have left writes in working maps that
-	// the next one that opens it will find.
+	// Open: a program that didn't close the volume may have left writes in the working maps, which the next program
+	// that opens it will find.
 	Open     bool     `json:"open"`
 	Supers   []string `json:"supers,omitempty"` // what is wrong with copies of the superblock
 	Damage   []Damage `json:"damage,omitempty"` // in the map
@@ -37,14 +37,13 @@ type Damage struct {
 	Reason string `json:"reason"`
 }
 
-// Clean tells whether nothing is wrong, blocks that an earlier repair gave up included.
+// Clean reports whether nothing is wrong, not even blocks that an earlier repair gave up.
 func (r *Report) Clean() bool { return len(r.Supers)+len(r.Damage)+r.Lost == 0 }
 
-// Check reads the volume in the file at path and reports what is wrong with it. With repair it
-// makes it whole: it carries over the writes of a program that was killed, writes a copy of
-// the superblock that is damaged again, and has logical blocks whose place isn't known fail to
-// be read until they are written. An error is that it couldn't, or that the file holds no
-// volume.
+// Check reads the volume in the file at path and reports what is wrong with it. With repair it also repairs it: it
+// carries over the writes of a program that was killed, rewrites a damaged copy of the superblock, and makes reads of
+// logical blocks whose place isn't known fail until they are written. An error means that this wasn't possible, or that
+// the file holds no volume.
 func Check(path string, repair bool) (*Report, error) {
 	f, size, _, err := blockdev.OpenLocked(path, &blockdev.Options{ReadOnly: !repair})
 	if err != nil {
@@ -98,7 +97,7 @@ func checkMapped(m *mapping, path string, repair bool) (*Report, error) {
 	return r, errors.Join(err, v.unmapOwn())
 }
 
-// inspect counts what the maps say.
+// inspect counts what the maps contain.
 func (v *atomicVolume) inspect(r *Report, repair bool) error {
 	for _, x := range *v.extents.Load() {
 		if x.table = x.durable; r.Open {
@@ -111,7 +110,7 @@ func (v *atomicVolume) inspect(r *Report, repair bool) error {
 	return t.err
 }
 
-// repair writes what inspect found wrong.
+// repair repairs what inspect found wrong.
 func (v *atomicVolume) repair(r *Report) error {
 	if err := v.giveUp(r.Damage); err != nil {
 		return err
@@ -131,9 +130,9 @@ func (v *atomicVolume) repair(r *Report) error {
 	return errors.Join(v.m.sync(), v.m.syncFile())
 }
 
-// giveUp marks logical blocks as lost. Where two have the same block both are: nobody knows
-// whose it is. They all are marked as disputed first, and as lost when that is durable: a power failure
-// in between must not leave one of them as if it were right.
+// giveUp marks logical blocks as lost. If two have the same block both are: it isn't known which one it belongs to.
+// They are all marked as disputed first, and as lost once that is durable: a power failure in between must not leave
+// one of them looking right.
 func (v *atomicVolume) giveUp(damage []Damage) (err error) {
 	defer v.m.caught(&err, debug.SetPanicOnFault(true))
 	xs := *v.extents.Load()
@@ -163,8 +162,8 @@ func (v *atomicVolume) giveUp(damage []Damage) (err error) {
 	return v.hardenTables()
 }
 
-// disputed is an entry whose check is wrong in a way that chance hardly finds: another logical block
-// had the same block p.
+// disputed returns an entry whose check is wrong in a way that hardly occurs by chance: another logical block had the
+// same block p.
 func (v *atomicVolume) disputed(lba, p uint64) uint64 {
 	return p | ^entryCheck(v.salt, lba, p)<<entryBits
 }
@@ -182,7 +181,7 @@ func (v *atomicVolume) eachOf(blocks map[uint64]bool, fn func(x *extent, i int, 
 	}
 }
 
-// hardenTables makes the maps durable by which requests go.
+// hardenTables makes the maps that requests use durable.
 func (v *atomicVolume) hardenTables() error {
 	for _, x := range *v.extents.Load() {
 		if err := v.harden(bytesOf(x.table)); err != nil {
@@ -192,7 +191,7 @@ func (v *atomicVolume) hardenTables() error {
 	return nil
 }
 
-// Holds tells whether the file or device at path looks like a volume that is written out of place.
+// Holds reports whether the file or device at path looks like a volume that is written out of place.
 func Holds(path string) bool {
 	f, err := os.Open(path)
 	if err != nil {

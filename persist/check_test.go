@@ -19,7 +19,7 @@ func filled(t *testing.T) (path string, s *superblock) {
 	return filledIn(t, t.TempDir())
 }
 
-// filledIn makes it in a directory.
+// filledIn makes the same in a directory.
 func filledIn(t *testing.T, dir string) (path string, s *superblock) {
 	t.Helper()
 	path = filepath.Join(dir, "v")
@@ -35,7 +35,7 @@ func filledIn(t *testing.T, dir string) (path string, s *superblock) {
 	return path, &sb
 }
 
-// needDisk skips a test of what a volume on a tmpfs doesn't have.
+// needDisk skips a test of something that a volume on a tmpfs doesn't have.
 func needDisk(t *testing.T) {
 	t.Helper()
 	f, err := os.CreateTemp(t.TempDir(), "")
@@ -120,8 +120,8 @@ func TestCheckClean(t *testing.T) {
 
 func second[T any](_ T, err error) error { return err }
 
-// TestRepairEntry damages an entry: the volume isn't opened, and after a repair the block
-// can't be read until it is written, while all others are as they were.
+// TestRepairEntry damages an entry: the volume isn't opened, and after a repair the block can't be read until it is
+// written, while all others are unchanged.
 func TestRepairEntry(t *testing.T) {
 	for _, x := range []struct {
 		name  string
@@ -181,13 +181,13 @@ func TestRepairEntry(t *testing.T) {
 	}
 }
 
-// sealed is an entry with its check.
+// sealed returns an entry with its check.
 func (s *superblock) sealed(lba, p uint64) uint64 { return p | entryCheck(s.salt(), lba, p)<<entryBits }
 
-// TestRepairSuper damages either copy of the superblock, and both.
+// TestRepairSuper damages either copy of the superblock, or both.
 func TestRepairSuper(t *testing.T) {
 	t.Run("disk", func(t *testing.T) { testRepairSuper(t, (*testing.T).TempDir) })
-	t.Run("tmpfs", func(t *testing.T) { testRepairSuper(t, shm) }) // no session has the other copy written
+	t.Run("tmpfs", func(t *testing.T) { testRepairSuper(t, shm) }) // without a session the other copy isn't written
 }
 
 func testRepairSuper(t *testing.T, dir func(*testing.T) string) {
@@ -226,7 +226,7 @@ func lengthen(t *testing.T, path string, by int64) {
 	}
 }
 
-// viewed is what a view shows.
+// viewed returns what a view shows.
 func viewed(t *testing.T, v *atomicVolume, off, n int64) (shown []byte) {
 	t.Helper()
 	segs, tok, err := v.View(nil, off, n)
@@ -240,7 +240,7 @@ func viewed(t *testing.T, v *atomicVolume, off, n int64) (shown []byte) {
 	return shown
 }
 
-// TestGrow makes the file larger, while it is in use and while it isn't.
+// TestGrow enlarges the file, both while it is in use and while it isn't.
 func TestGrow(t *testing.T) {
 	path, _ := filled(t)
 	v := mustOpen(t, path, blockdev.Options{})
@@ -275,8 +275,8 @@ func TestGrow(t *testing.T) {
 	growClosed(t, path, all)
 }
 
-// TestGrownOften makes the file larger more often than the superblock has extents: what doesn't fit in is left alone,
-// by whoever has the volume and by who opens it then.
+// TestGrownOften enlarges the file more often than the superblock has room for extents: what doesn't fit is ignored,
+// both by the open volume and by the next open.
 func TestGrownOften(t *testing.T) {
 	path, _ := filled(t)
 	v := mustOpen(t, path, blockdev.Options{})
@@ -298,7 +298,7 @@ func TestGrownOften(t *testing.T) {
 	}
 }
 
-// growClosed makes the file larger while no volume is open on it, of which all is the content.
+// growClosed enlarges the file while no volume is open on it; all is its whole content.
 func growClosed(t *testing.T, path string, all []byte) {
 	t.Helper()
 	lengthen(t, path, 16*mib)
@@ -319,7 +319,7 @@ func growClosed(t *testing.T, path string, all []byte) {
 	}
 }
 
-// TestFormat makes a volume of a file that is there.
+// TestFormat makes an existing file a volume.
 func TestFormat(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "v")
 	if err := os.WriteFile(path, bytes.Repeat([]byte{0xee}, 16*mib), 0o600); err != nil {
@@ -351,7 +351,7 @@ func TestFormat(t *testing.T) {
 	}
 }
 
-// TestAtomicCut cuts the file under the mapping: requests fail, and nothing else does.
+// TestAtomicCut truncates the file under the mapping: requests fail, and nothing else does.
 func TestAtomicCut(t *testing.T) {
 	path, s := filled(t)
 	v := mustOpen(t, path, blockdev.Options{})

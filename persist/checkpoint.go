@@ -6,33 +6,33 @@ import (
 	"time"
 )
 
-// Where msync is what makes stores durable, it would have to be called twice for each write:
-// for the data, and then for the map. So requests change a working map, which is only as
-// durable as the page cache, and a checkpoint does it for many writes together.
+// If msync is what makes stores durable, it would have to be called twice for each write: for the data, and then for
+// the map. So requests change a working map, which is only as durable as the page cache, and a checkpoint makes many
+// writes durable together.
 
-// A block that was written and replaced between two checkpoints can be used again at once: no
-// durable map ever names it. So a logical block has two blocks at most, and while there are more
-// spare ones than others writes need no checkpoint. That is worth a lot: after each one the first
-// store to a page has the kernel note that it is dirty, and the next one has it written.
+// A block that was written and replaced between two checkpoints can be reused at once: no durable map ever names it. So
+// a logical block has at most two blocks, and as long as there are more spare blocks than logical ones writes need no
+// checkpoint. That is worth a lot: after each checkpoint the first store to a page makes the kernel mark it as dirty,
+// and the next checkpoint has it written.
 
-// change is an entry of the working map that the durable map has to follow.
+// change is a changed entry of the working map that has to be copied to the durable map.
 type change struct {
 	x     *extent
 	i     int
-	entry uint64 // as it lies in the file
+	entry uint64 // as it is stored in the file
 }
 
 // mostChanges is how many entries may differ before a checkpoint begins by itself.
 const mostChanges = 1 << 20
 
-// settleAfter is how long a change waits at most for a checkpoint to begin, as the kernel's own dirty
-// pages do (vm.dirty_expire_centisecs): a host that never flushes loses no more than that.
+// settleAfter is the longest that a change waits for a checkpoint to begin, as the kernel's own dirty pages do
+// (vm.dirty_expire_centisecs): a host that never flushes loses no more than that.
 const settleAfter = 30 * time.Second
 
-// lookAgain is how long after that the next look is, where a checkpoint runs that began before the change.
+// lookAgain is how long after that to look again, if a checkpoint that began before the change is still running.
 const lookAgain = time.Second
 
-// aged begins a checkpoint for changes that have waited for long enough.
+// aged begins a checkpoint for changes that have waited long enough.
 func (v *atomicVolume) aged() {
 	if !v.life.Enter() {
 		return
@@ -47,7 +47,7 @@ func (v *atomicVolume) aged() {
 	}
 }
 
-// publishWorking changes entries of the working map: those of x from i on.
+// publishWorking changes entries of the working map, those of x from i on.
 func (v *atomicVolume) publishWorking(x *extent, i int, lba uint64, b blocks) (err error) {
 	defer v.m.caught(&err, debug.SetPanicOnFault(true))
 	xs := *v.extents.Load()
@@ -80,8 +80,8 @@ func (v *atomicVolume) publishWorking(x *extent, i int, lba uint64, b blocks) (e
 	return nil
 }
 
-// takeChanges ends what is gathered for one checkpoint and begins it for the next. The error is that the working map
-// can't be read any more, and then what is gathered is for nothing.
+// takeChanges takes what has been gathered for one checkpoint and starts gathering for the next. The error means that
+// the working map can't be read any more, and that what was gathered is useless.
 func (v *atomicVolume) takeChanges() (xs []*extent, changes []change, err error) {
 	defer v.m.caughtReading(&err, debug.SetPanicOnFault(true))
 	v.mu.Lock()
@@ -99,9 +99,8 @@ func (v *atomicVolume) takeChanges() (xs []*extent, changes []change, err error)
 	return xs, changes, nil
 }
 
-// checkpoint makes durable what was completed before it began: the data of all blocks, and
-// only then the entries that name them. Blocks that they replaced are free afterwards. One
-// runs at a time.
+// checkpoint makes durable what was completed before it began: the data of all blocks, and only then the entries that
+// name them. The blocks that they replaced are free afterwards. One runs at a time.
 func (v *atomicVolume) checkpoint() error {
 	if failed := v.failed.Load(); failed != nil {
 		return *failed
@@ -128,8 +127,8 @@ func (v *atomicVolume) checkpoint() error {
 	return nil
 }
 
-// carryOver brings changes to the durable map. The volume doesn't grow meanwhile: the system tells of an error once, and
-// it may be told by a sync of either.
+// carryOver copies changes to the durable map. The volume doesn't grow meanwhile: the system reports an error only
+// once, and it could be either's sync that gets it.
 func (v *atomicVolume) carryOver(xs []*extent, changes []change) error {
 	v.growing.Lock()
 	defer v.growing.Unlock()
@@ -143,7 +142,7 @@ func (v *atomicVolume) carryOver(xs []*extent, changes []change) error {
 	return err
 }
 
-// bring is carryOver's work.
+// bring does the work of carryOver.
 func (v *atomicVolume) bring(xs []*extent, changes []change) error {
 	for _, x := range xs {
 		if err := v.sync(x.data); err != nil {
@@ -156,11 +155,11 @@ func (v *atomicVolume) bring(xs []*extent, changes []change) error {
 	return v.syncTables(xs)
 }
 
-// lose is called, with growing held, where a sync failed: the system takes the pages for clean from then on, whosever
-// they were. So nothing is written any more.
+// lose is called, with growing held, if a sync failed: from then on the system regards the pages as clean, whichever
+// write they belong to. So nothing is written any more.
 func (v *atomicVolume) lose(err error) {
 	v.fail(err)
-	_ = v.setSession(unsure) // the medium may take no more
+	_ = v.setSession(unsure) // the medium may accept nothing more
 }
 
 // apply stores changes in the durable maps.

@@ -33,8 +33,8 @@ func cachedVolume(t *testing.T, n uint64) (*atomicVolume, *atomic.Int64) {
 	return v, syncs
 }
 
-// TestWritesNeedNoCheckpoint writes all of a volume again and again: as long as nobody flushes, no
-// page is made clean, which the next store to it would have to pay for.
+// TestWritesNeedNoCheckpoint writes the whole volume again and again: as long as nobody flushes, no page is made clean,
+// which would cost the next store to it.
 func TestWritesNeedNoCheckpoint(t *testing.T) {
 	v, syncs := cachedVolume(t, 1024)
 	c := volumetest.NewClient(v)
@@ -55,7 +55,7 @@ func TestWritesNeedNoCheckpoint(t *testing.T) {
 	}
 }
 
-// TestOldChanges: what nobody flushes has its checkpoint after a while, and only then.
+// TestOldChanges: changes that nobody flushes get a checkpoint after a while, and only then.
 func TestOldChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v, syncs := cachedVolume(t, 64)
@@ -75,7 +75,7 @@ func TestOldChanges(t *testing.T) {
 		const checkpoint = 2 // the data, and the map
 		write()
 		time.Sleep(settleAfter / 2)
-		write() // the first change's age counts
+		write() // the first change's age is what counts
 		expect("before", 0)
 		time.Sleep(settleAfter / 2)
 		expect("after a change became old", checkpoint)
@@ -103,7 +103,7 @@ func TestOldChanges(t *testing.T) {
 	})
 }
 
-// TestOldChangesOfSlowDisk: a change that became old while a checkpoint ran, before which it was not, has the next.
+// TestOldChangesOfSlowDisk: a change that became old while an earlier checkpoint ran gets the next one.
 func TestOldChangesOfSlowDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v, syncs := cachedVolume(t, 64)
@@ -127,8 +127,8 @@ func TestOldChangesOfSlowDisk(t *testing.T) {
 	})
 }
 
-// TestFailedSync: after a failed msync pages of the working map may be lost, too, and what the disk has
-// in their place must not count: each flushed write is there when the volume is opened again.
+// TestFailedSync: after a failed msync pages of the working map may be lost, too, and what the disk has in their place
+// must not count: each flushed write is there when the volume is reopened.
 func TestFailedSync(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "v")
 	v := mustOpen(t, path, blockdev.Options{Size: mib})

@@ -22,11 +22,11 @@ const (
 	simSteps  = 120 // of a history
 	simLoans  = 4   // at a time
 	simViews  = 2
-	// simPoints is how many points a kind goes through; `make crash` takes more of them.
+	// simPoints is how many points are tried for each kind; `make crash` tries more.
 	simPoints = 2000
 )
 
-// simKind is a way in which stores become durable.
+// simKind is a way of making stores durable.
 type simKind struct {
 	name string
 	dax  bool
@@ -34,8 +34,7 @@ type simKind struct {
 
 var simKinds = []simKind{{"lines", true}, {"msync", false}}
 
-// simSuper lays out a volume of two extents, with few spare blocks so that they are used
-// again and again.
+// simSuper lays out a volume of two extents, with few spare blocks so that they are reused often.
 func simSuper() *superblock {
 	s := &superblock{generation: 1, blockSize: simBlock, id: [16]byte{1, 2, 3}}
 	table := uint64(headSize)
@@ -121,8 +120,8 @@ func (h *history) open(mem []byte, lines *lineFlusher, sync func([]byte) error) 
 		return nil, err
 	}
 	v.sync = sync
-	// No checkpoint but those that the history asks for, or it would not be repeatable: neither where blocks are few nor
-	// where a change is old, as on a machine that stands still meanwhile.
+	// No checkpoints except those that the history asks for, or it would not be repeatable: neither when blocks are
+	// scarce nor when a change is old, as on a machine that stands still meanwhile.
 	v.low = -1
 	v.aging.Stop()
 	v.aging = time.AfterFunc(settleAfter, func() {})
@@ -172,7 +171,7 @@ func (h *history) step() {
 	}
 }
 
-// idle chooses a range of blocks that nobody writes.
+// idle chooses a range of blocks that nobody is writing.
 func (h *history) idle() (first uint64, n int) {
 	for range 10 {
 		first = uint64(h.rnd.IntN(simBlocks))
@@ -187,7 +186,7 @@ func (h *history) idle() (first uint64, n int) {
 	return 0, 0
 }
 
-// begin notes that blocks are written.
+// begin records that blocks are being written.
 func (h *history) begin(first uint64, n int, seq uint64) {
 	for i := range uint64(n) {
 		h.busy[first+i] = true
@@ -195,8 +194,8 @@ func (h *history) begin(first uint64, n int, seq uint64) {
 	}
 }
 
-// request makes a request whose completion is noted. It has FUA only where it need not wait
-// for a free block: submit waits for it.
+// request returns a request whose completion is recorded. It has FUA only if it need not wait for a free block: submit
+// waits for it.
 func (h *history) request(op blockdev.Op, first uint64, n int) *blockdev.Request {
 	fua := h.depth == 0 && h.rnd.IntN(8) == 0 && op == blockdev.OpWrite && h.v.waiting.first == nil && h.v.free >= n
 	return &blockdev.Request{Op: op, FUA: fua, Offset: int64(first) * simBlock, Length: int64(n) * simBlock,
@@ -211,7 +210,7 @@ func (h *history) request(op blockdev.Op, first uint64, n int) *blockdev.Request
 		}}
 }
 
-// submit waits for what runs on the pool, lest two goroutines make the history.
+// submit waits for what runs on the pool, so that the history is made by one goroutine at a time.
 func (h *history) submit(r *blockdev.Request) {
 	if !r.FUA || !h.v.info.VolatileCache {
 		h.v.Submit(r)
@@ -239,7 +238,7 @@ func (h *history) lend() {
 	h.loans = append(h.loans, openLoan{token, segs, first, n, h.seq, 0})
 }
 
-// fill stores some of a loan's data, as it comes from the network.
+// fill stores some of a loan's data, as it arrives from the network.
 func (h *history) fill() {
 	if len(h.loans) > 0 {
 		x := &h.loans[h.rnd.IntN(len(h.loans))]
@@ -277,7 +276,7 @@ func (h *history) takeLoan() openLoan {
 	return x
 }
 
-// commit ends a loan, mostly by submitting it.
+// commit ends a loan, usually by submitting it.
 func (h *history) commit() {
 	if len(h.loans) == 0 {
 		return
@@ -314,7 +313,7 @@ func (h *history) write(op blockdev.Op) {
 	h.submit(r)
 }
 
-// flush is a Flush, which gives blocks to writes that wait, too.
+// flush is a Flush, which also gives blocks to waiting writes.
 func (h *history) flush() {
 	floor := h.ledger.BeginFlush()
 	h.depth++
@@ -360,7 +359,7 @@ func (h *history) release() {
 	h.v.Release(x.token)
 }
 
-// point is a moment at which the power may fail; or others do something.
+// point is a moment at which the power may fail, or other operations happen.
 func (h *history) point() {
 	if h.quiet || h.err != nil || h.points >= h.most {
 		return
@@ -397,7 +396,7 @@ func (h *history) recovered(floor crash.Floor, image []byte) error {
 	if h.points%16 != 0 {
 		return nil
 	}
-	// What is free is nobody's.
+	// Free blocks are in no other use.
 	at := h.rnd.IntN(simBlocks - 4)
 	fresh := stamped(uint64(at), 4, 1<<40)
 	if err := c.Write(fresh, int64(at)*simBlock, false); err != nil {
@@ -444,8 +443,7 @@ func TestCrashes(t *testing.T) {
 	}
 }
 
-// TestCrashesAreCaught breaks what makes stores durable, in the ways that matter: the same
-// histories must notice each.
+// TestCrashesAreCaught breaks what makes stores durable, in the ways that matter: the same histories must detect each.
 func TestCrashesAreCaught(t *testing.T) {
 	lines, msync := simKinds[0], simKinds[1]
 	for _, x := range []struct {
@@ -473,7 +471,7 @@ func TestCrashesAreCaught(t *testing.T) {
 	}
 }
 
-// TestCrashSeeds has the same history happen again with the same seed.
+// TestCrashSeeds repeats a history by its seed.
 func TestCrashSeeds(t *testing.T) {
 	for _, k := range simKinds {
 		n, err := k.run(t, 7, simPoints, memFaults{noFlush: true, noSync: true}) // so that there is an error to compare

@@ -10,8 +10,8 @@ import (
 	"github.com/nvme-anywhere/nvmeof/blockdev"
 )
 
-// Format makes an empty volume of an existing file or device, as large as it allows, and
-// forgets what it held. blockSize 0 is blockdev.DefaultBlockSize.
+// Format makes an existing file or device an empty volume, as large as it allows; its content is lost. blockSize 0
+// means blockdev.DefaultBlockSize.
 func Format(path string, blockSize int) error {
 	o := blockdev.Options{BlockSize: blockSize}
 	f, size, _, err := blockdev.OpenLocked(path, &o)
@@ -30,7 +30,7 @@ func Format(path string, blockSize int) error {
 	return nil
 }
 
-// format makes an empty volume of a file: of so many blocks of blockSize, or where that is 0, of as many as fit.
+// format makes a file an empty volume of the given number of blocks of blockSize, or, if that is 0, of as many as fit.
 func format(m *mapping, id [16]byte, blocks uint64, blockSize int, lines *lineFlusher) error {
 	rec, ok := fit(0, headSize, uint64(len(m.mem)), blockSize, m.cached())
 	if blocks != 0 {
@@ -57,20 +57,20 @@ func format(m *mapping, id [16]byte, blocks uint64, blockSize int, lines *lineFl
 	return errors.Join(m.sync(), m.syncFile())
 }
 
-// newID names a volume, and salts its entries.
+// newID returns an identifier for a volume, which also salts its entries.
 func newID() (id [16]byte) {
 	_, _ = rand.Read(id[:]) // it can't fail
 	return id
 }
 
-// fileSize is how large the file of a volume of size bytes is.
+// fileSize returns how large the file of a volume of size bytes is.
 func fileSize(size int64, block int, cached bool) int64 {
 	rec := layOut(0, headSize, uint64(size/int64(block)), block, cached)
 	return int64(alignUp(rec.end(block), areaAlign))
 }
 
-// holdsNothing tells whether a regular file has nothing but holes, as one has whose creation a crash cut
-// short: it can be formatted, for nothing is lost.
+// holdsNothing reports whether a regular file consists only of holes, as after a crash that interrupted its creation:
+// it can be formatted without losing anything.
 func holdsNothing(f *os.File) bool {
 	st, err := f.Stat()
 	if err != nil || !st.Mode().IsRegular() {

@@ -14,8 +14,8 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/sandbox"
 )
 
-// TestCreateCutShort: a volume whose creation the power cut is created by the next start that asks for
-// the same; a file that holds something is left alone, and so is one when nobody asks.
+// TestCreateCutShort: a volume whose creation was interrupted by a power failure is created by the next start that asks
+// for the same; a file that holds something is left alone, and so is an empty one if nobody asks.
 func TestCreateCutShort(t *testing.T) {
 	const size = 4 * mib
 	for name, left := range map[string]int64{
@@ -40,7 +40,7 @@ func TestCreateCutShort(t *testing.T) {
 					v.Close()
 				}
 			}
-			cut() // on a tmpfs who looks into a hole fills it
+			cut() // on a tmpfs, reading a hole fills it
 			v := mustOpen(t, path, blockdev.Options{Size: size})
 			c := volumetest.NewClient(v)
 			if v.Info().Size != size {
@@ -69,7 +69,7 @@ func TestCreateCutShort(t *testing.T) {
 	}
 }
 
-// TestAnotherSize: a volume that was asked for with another size is refused, and left closed as it was.
+// TestAnotherSize: a volume that is opened with another size than it has is refused, and left closed as it was.
 func TestAnotherSize(t *testing.T) {
 	path, _ := filled(t)
 	if _, err := Open(path, blockdev.Options{Size: 8 * mib}); !errors.Is(err, blockdev.ErrInvalid) {
@@ -80,8 +80,8 @@ func TestAnotherSize(t *testing.T) {
 	}
 }
 
-// TestPreallocated: a file that has its space keeps it, maps and all, when a volume is made of it and when it grows: else
-// a write could fail for want of what was reserved.
+// TestPreallocated: a file whose space is allocated keeps it, including the maps', when it is made a volume and when it
+// grows: otherwise a write could fail for lack of space that had been reserved.
 func TestPreallocated(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "v")
 	v, err := Open(path, blockdev.Options{Size: 16 * mib, BlockSize: 512, Preallocate: true})
@@ -110,7 +110,7 @@ func TestPreallocated(t *testing.T) {
 	whole("grown")
 }
 
-// TestCreateInEmpty: a file that was there, empty, is left so where no volume can be made of it.
+// TestCreateInEmpty: an existing empty file stays empty if no volume can be made of it.
 func TestCreateInEmpty(t *testing.T) {
 	dir, _ := failingFS(t)
 	path, link := filepath.Join(dir, "v"), filepath.Join(t.TempDir(), "link")
@@ -128,7 +128,8 @@ func TestCreateInEmpty(t *testing.T) {
 	}
 }
 
-// TestCreateUnmappable: no file is left of a volume that is larger than any mapping, and one that was there, empty, is so.
+// TestCreateUnmappable: a volume that is larger than any mapping leaves no file behind, and an existing empty file
+// stays empty.
 func TestCreateUnmappable(t *testing.T) {
 	for _, mode := range []string{"", modeInPlace} {
 		path := filepath.Join(shm(t), "v")
@@ -155,8 +156,8 @@ func TestCreateUnmappable(t *testing.T) {
 	}
 }
 
-// TestCreateWithoutMemory: where a tmpfs has no page left, not even for a look into a hole, who makes a volume is told so,
-// and no file is left of it; one that was there, empty, is so.
+// TestCreateWithoutMemory: if a tmpfs has no page left, not even to read a hole, creating a volume fails and leaves no
+// file behind; an existing empty file stays empty.
 func TestCreateWithoutMemory(t *testing.T) {
 	dir := t.TempDir()
 	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=64k"); err != nil {
@@ -195,8 +196,8 @@ func TestCreateWithoutMemory(t *testing.T) {
 	}
 }
 
-// TestCreatedMeanwhile: a volume that another program made, and wrote to, since somebody saw that there was none isn't
-// made again.
+// TestCreatedMeanwhile: a volume that another program created, and wrote to, after this one saw that there was none
+// isn't created again.
 func TestCreatedMeanwhile(t *testing.T) {
 	path, o := filepath.Join(shm(t), "v"), blockdev.Options{Size: 4 * mib}
 	v := mustOpen(t, path, o)
@@ -215,13 +216,13 @@ func TestCreatedMeanwhile(t *testing.T) {
 	}
 }
 
-// TestFormatNotDurable: who makes a volume is told where the system can't make it durable, and until the maps are nothing
-// says that there is one.
+// TestFormatNotDurable: creating a volume reports if the system can't make it durable, and until the maps are durable
+// nothing says that there is one.
 func TestFormatNotDurable(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		call   uint32
-		before int // so many calls succeed
+		before int // how many calls succeed first
 		volume bool
 	}{
 		{"maps", unix.SYS_MSYNC, 0, false},

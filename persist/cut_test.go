@@ -11,7 +11,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/sandbox"
 )
 
-// TestCutWhileOpen: what is left to do for a volume whose file was cut fails, and the program goes on.
+// TestCutWhileOpen: after a volume's file was truncated the remaining operations fail, and the program goes on.
 func TestCutWhileOpen(t *testing.T) {
 	if raceEnabled {
 		t.Skip("a fault in the race detector's own code ends the program")
@@ -53,7 +53,7 @@ func TestCutWhileOpen(t *testing.T) {
 	}
 }
 
-// TestCutLoan: a write in place into memory of the medium fails where that is gone when its lines are to be flushed, and
+// TestCutLoan: a write in place into memory of the medium fails if that is gone when its lines are to be flushed, and
 // the program goes on.
 func TestCutLoan(t *testing.T) {
 	lines := flusher()

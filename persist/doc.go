@@ -1,35 +1,32 @@
-// Package persist adds a kind of volume that lies in a mapping of persistent memory.
+// Package persist adds a kind of volume that lies in mapped persistent memory.
 //
-// [Open] maps a file. What that promises depends on the file, and Info.Mode says it:
+// [Open] maps a file. What the volume promises depends on the file, and Info.Mode says it:
 //
-//   - On a DAX file system, or a pmem device, the mapping is the memory itself (MAP_SYNC).
-//     Each write flushes the cache lines that it touched, with the best instruction that the
-//     processor has, before it completes. So a completed write is durable and there is no
-//     volatile cache.
-//   - On another file system, or a block device, the mapping is the page cache. The kernel
-//     keeps account of dirty pages; Flush and FUA are msync. A completed write survives
-//     the death of the program, a flushed one that of the machine.
+//   - On a DAX file system, or a pmem device, the mapping is the memory itself (MAP_SYNC). Each write flushes the cache
+//     lines that it touched, with the best instruction that the processor has, before it completes. So a completed
+//     write is durable and there is no volatile cache.
+//   - On another file system, or a block device, the mapping is the page cache. The kernel keeps track of dirty pages;
+//     Flush and FUA are msync. A completed write survives the death of the program, a flushed one that of the machine.
 //   - On tmpfs nothing survives the machine, and Flush has nothing to do.
 //
 // # Out of place, and in place
 //
-// Usually blocks are written out of place (atomicVolume): data goes to free blocks, and one
-// 8-byte store in the map makes each a logical block's content, so that a block is old or new
-// after any crash: Info.AtomicBlocks is 1. Such a volume is a [blockdev.Lender]: transports
-// receive data straight into the free blocks. docs/pmem.md has the format and the reasons.
+// By default, blocks are written out of place (atomicVolume): data goes to free blocks, and one 8-byte store in the map
+// makes each the content of a logical block, so that a block is old or new after any crash: Info.AtomicBlocks is 1.
+// Such a volume is a [blockdev.Lender]: transports receive data straight into the free blocks. docs/pmem.md describes
+// the format and its reasons.
 //
-// In place (volume), the copy is into the block itself. Requests and views that meet on a
-// block see it whole ([blockdev.Guard]); a power failure in the middle of a write may leave
-// the block torn, so Info.AtomicBlocks is 0.
+// In place (volume), data is copied into the block itself. Overlapping requests and views see each block whole
+// ([blockdev.Guard]), but a power failure in the middle of a write may leave the block torn, so Info.AtomicBlocks is 0.
 //
 // # Faults
 //
-// Memory of a mapping can fail: a hole is written and the file system is full, the medium is
-// broken, someone has cut the file. The system says so with SIGBUS. The package turns it into
-// an error of the request; View and Lend touch the pages first that they give away.
+// Memory of a mapping can fail: a hole is written to while the file system is full, the medium is broken, or somebody
+// has truncated the file. The system reports that with SIGBUS. The package turns it into an error of the request; View
+// and Lend first touch the pages that they hand out.
 //
 // # Concurrency
 //
-// As for every [blockdev.Volume]. Requests run in the caller's goroutine, but for msync,
-// discard and large ranges, which run on a few goroutines that end when idle.
+// As for every [blockdev.Volume]. Requests run in the caller's goroutine, except for msync, discard and large ranges,
+// which run on a few goroutines that end when idle.
 package persist

@@ -6,11 +6,11 @@ import (
 	"github.com/nvme-anywhere/nvmeof/blockdev"
 )
 
-// entriesPage is how many entries of a map lie in a page.
+// entriesPage is how many entries of a map fit in a page.
 const entriesPage = pageSize / entrySize
 
-// extent is a range of logical blocks, their map, and the blocks of the file that they may
-// lie in. Blocks are numbered from 0 in each extent; a logical block of one may lie in another.
+// extent is a range of logical blocks, their map, and blocks of the file for data. Blocks are numbered from 0 in each
+// extent; a logical block of one extent may lie in another.
 type extent struct {
 	rec    extentRecord
 	region *blockdev.Region
@@ -18,22 +18,22 @@ type extent struct {
 	from   uint64 // number in the file of the first block of data
 
 	durable, work []uint64      // the maps in the file
-	table         []uint64      // the one of them that requests go by; atomic
-	backed        []atomic.Bool // pages of the maps that the file system has room for
+	table         []uint64      // the one that requests use; accessed atomically
+	backed        []atomic.Bool // pages of the maps for which the file system has allocated space
 
 	pins pins
 
-	// Under volume.mu.
+	// Protected by volume.mu.
 	free *freeSet
-	// With a working map: its entries that changed since the last checkpoint began, and the
-	// blocks that it names since then; grown are those of the checkpoint that runs.
+	// With a working map: its entries that changed since the last checkpoint began, and the blocks that it names since
+	// then; grown are those of the running checkpoint.
 	dirty, young, grown *bitset
-	// Blocks that a write replaced, but that the durable map still names: those since the last
-	// checkpoint began, and those that the one that runs will set free.
+	// Blocks that a write replaced, but that the durable map still names: those since the last checkpoint began, and
+	// those that the running one will free.
 	replaced, freeing *bitset
 }
 
-// newExtent makes the extent of a record in a mapping that begins at byte base of the file.
+// newExtent returns the extent of a record in a mapping that begins at byte base of the file.
 func newExtent(rec extentRecord, region *blockdev.Region, base uint64, bs int, working bool) (*extent, error) {
 	cut := func(off, n uint64) []byte { return region.Mem[off-base:][:n:n] }
 	n := int(rec.dataBlocks)
@@ -59,23 +59,23 @@ func newExtent(rec extentRecord, region *blockdev.Region, base uint64, bs int, w
 
 func (x *extent) close() error { return x.pins.close() }
 
-// blocks are some blocks of an extent that lie together. Without an extent they read as zeroes.
+// blocks is a run of adjacent blocks of an extent. Without an extent they read as zeroes.
 type blocks struct {
 	x        *extent
 	first, n int
 }
 
-// bytes is the memory of blocks.
+// bytes returns the memory of blocks.
 func (b blocks) bytes(shift uint) []byte {
 	return b.x.data[b.first<<shift : (b.first+b.n)<<shift : (b.first+b.n)<<shift]
 }
 
-// follows tells whether c lies right behind b.
+// follows reports whether b begins right after c.
 func (b blocks) follows(c blocks) bool {
 	return b.x == c.x && (b.x == nil || b.first == c.first+c.n)
 }
 
-// number is the block's in the file, as an entry has it; 0 where it reads as zeroes.
+// number returns the number in the file of block i of b, as entries contain it; 0 if it reads as zeroes.
 func (b blocks) number(i int) uint64 {
 	if b.x == nil {
 		return 0
@@ -83,7 +83,7 @@ func (b blocks) number(i int) uint64 {
 	return b.x.from + uint64(b.first+i)
 }
 
-// extentOf finds the extent whose data has block p of the file, and the block's number in it.
+// extentOf finds the extent whose data contains block p of the file, and the block's number in it.
 func extentOf(xs []*extent, p uint64) (*extent, int) {
 	for _, x := range xs {
 		if p >= x.from && p-x.from < x.rec.dataBlocks {
@@ -93,8 +93,8 @@ func extentOf(xs []*extent, p uint64) (*extent, int) {
 	return nil, 0
 }
 
-// lookup finds the extent that maps logical block lba, the entry's place, and how many of n
-// it maps from there on.
+// lookup finds the extent that maps logical block lba, the index of the entry, and how many of n blocks it maps from
+// there on.
 func lookup(xs []*extent, lba, n uint64) (x *extent, i, count int) {
 	for _, x := range xs {
 		if lba-x.rec.first < x.rec.blocks {

@@ -12,32 +12,32 @@ import (
 	"github.com/nvme-anywhere/nvmeof/blockdev"
 )
 
-// errFault is a page of the mapping that couldn't be had.
+// errFault is that a page of the mapping couldn't be accessed.
 var errFault = errors.New("the memory faults")
 
-// Why.
+// The reasons.
 var (
 	errNoPage = fmt.Errorf("%w: the medium failed, or the file was cut", errFault)
 	// errFull is the commonest on a sparse file.
 	errFull = fmt.Errorf("%w: %w", errFault, unix.ENOSPC)
-	// errQuota is the same of a file whose owner, or project, has a quota.
+	// errQuota is the same for a file whose owner, or project, has a quota.
 	errQuota = fmt.Errorf("%w: %w", errFault, unix.EDQUOT)
-	// errFrozen is a write to a page that was clean when the file system became read-only, which
-	// happens to one that finds an error in itself.
+	// errFrozen is a write to a page that was clean when the file system became read-only, as it does when it finds an
+	// error in itself.
 	errFrozen = fmt.Errorf("%w: %w", errFault, unix.EROFS)
 )
 
-// Touching memory of a mapping may raise SIGBUS. The functions here touch it with faults
-// made into panics, and those into errors.
+// Touching memory of a mapping may raise SIGBUS. The functions here touch it with faults turned into panics, and those
+// into errors.
 
-// fill puts the data of r, from byte skip on, into b, which lies in the mapping.
+// fill copies the data of r, from byte skip on, into b, which lies in the mapping.
 func (m *mapping) fill(r *blockdev.Request, b []byte, skip int64) (err error) {
 	defer m.caught(&err, debug.SetPanicOnFault(true))
 	r.CopyOut(b, skip)
 	return nil
 }
 
-// store is fill, and has the data durable when it returns.
+// store is fill, but the data is durable when it returns.
 func (m *mapping) store(r *blockdev.Request, b []byte, skip int64, lines *lineFlusher) (err error) {
 	defer m.caught(&err, debug.SetPanicOnFault(true))
 	for _, from := range r.Bufs {
@@ -56,7 +56,7 @@ func (m *mapping) store(r *blockdev.Request, b []byte, skip int64, lines *lineFl
 	return nil
 }
 
-// give puts b, which lies in the mapping, into the buffers of r from byte skip on.
+// give copies b, which lies in the mapping, into the buffers of r from byte skip on.
 func (m *mapping) give(r *blockdev.Request, b []byte, skip int64) (err error) {
 	defer m.caughtReading(&err, debug.SetPanicOnFault(true))
 	r.CopyIn(b, skip)
@@ -77,7 +77,8 @@ func (m *mapping) get(b, from []byte) (err error) {
 	return nil
 }
 
-// persist makes what was stored to b, which lies in the mapping, durable: to flush a line of a page is to read from it.
+// persist makes what was stored to b, which lies in the mapping, durable: flushing a line of a page counts as reading
+// it.
 func (m *mapping) persist(b []byte, lines *lineFlusher) (err error) {
 	defer m.caughtReading(&err, debug.SetPanicOnFault(true))
 	lines.persist(b)
@@ -105,22 +106,22 @@ func touch(b []byte) {
 	for i := 0; i < len(b); i += pageSize - int((at+uintptr(i))&(pageSize-1)) {
 		x |= b[i]
 	}
-	runtime.KeepAlive(x) // or the loads would be for nothing
+	runtime.KeepAlive(x) // or the loads would be optimized away
 }
 
-// pageSize is the smallest that Linux has; a larger one is touched more than once.
+// pageSize is the smallest page size of Linux; a larger page is touched more than once.
 const pageSize = 4096
 
-// caught is deferred with the goroutine's former setting. It makes a fault inside the
-// mapping an error, and lets all other panics go on.
+// caught is deferred with the goroutine's former setting. It turns a fault inside the mapping into an error, and lets
+// all other panics continue.
 func (m *mapping) caught(err *error, former bool) {
 	if off, faulted := m.faulted(recover(), former); faulted {
 		*err = m.refusal(off)
 	}
 }
 
-// caughtReading is caught of what only reads: that wants nothing of the file system that it may refuse, being full or
-// read-only, but on tmpfs a page.
+// caughtReading is caught for code that only reads: that needs nothing that the file system may refuse because it is
+// full or read-only, except a page on tmpfs.
 func (m *mapping) caughtReading(err *error, former bool) {
 	off, faulted := m.faulted(recover(), former)
 	switch {
@@ -132,8 +133,8 @@ func (m *mapping) caughtReading(err *error, former bool) {
 	}
 }
 
-// faulted tells whether x, which was recovered, is a fault inside the mapping, and at which byte of the file. It lets all
-// other panics go on.
+// faulted reports whether x, which was recovered, is a fault inside the mapping, and at which byte of the file. It lets
+// all other panics continue.
 func (m *mapping) faulted(x any, former bool) (off int64, faulted bool) {
 	debug.SetPanicOnFault(former)
 	if x == nil {
@@ -148,10 +149,10 @@ func (m *mapping) faulted(x any, former bool) (off int64, faulted bool) {
 	return off, true
 }
 
-// nearlyFull is what a file system may have left, in bytes, when it refuses a page: XFS wants more than the page takes.
+// nearlyFull is how many bytes a file system may have left when it refuses a page: XFS needs more than the page takes.
 const nearlyFull = 4 << 20
 
-// refusal is why the file system gave no page to write to at byte off of the file.
+// refusal returns why the file system provided no page to write to at byte off of the file.
 func (m *mapping) refusal(off int64) error {
 	var fs unix.Statfs_t
 	switch {
@@ -161,13 +162,13 @@ func (m *mapping) refusal(off int64) error {
 	case fs.Blocks > 0 && (fs.Bavail == 0 || fs.Bavail < nearlyFull/uint64(fs.Bsize) && m.hole(off)):
 		return errFull
 	case m.hole(off) && errors.Is(m.allocate(unix.FALLOC_FL_KEEP_SIZE, off&^(pageSize-1), pageSize), unix.EDQUOT):
-		return errQuota // a fault doesn't say it, but who asks for the page by itself is told
+		return errQuota // a fault doesn't say so, but allocating the page explicitly does
 	}
 	return m.failure(off)
 }
 
-// failure is why there is no page at byte off of the file, where the file system refused none. A device that has vanished,
-// or can't be reached, says so to who reads without a mapping.
+// failure returns why there is no page at byte off of the file, if the file system didn't refuse one. A device that has
+// vanished, or can't be reached, reports that to a read that doesn't use the mapping.
 func (m *mapping) failure(off int64) error {
 	if m.file == nil {
 		return errNoPage
@@ -181,7 +182,7 @@ func (m *mapping) failure(off int64) error {
 	return errNoPage
 }
 
-// hole tells whether byte off of the file lies in a hole.
+// hole reports whether byte off of the file lies in a hole.
 func (m *mapping) hole(off int64) bool {
 	at, err := unix.Seek(int(m.file.Fd()), off, unix.SEEK_HOLE)
 	end, e := m.fileSize()

@@ -44,29 +44,28 @@ const (
 
 	entrySize = 8
 
-	// Spare blocks are what writes go to while the blocks that they replace are still in use:
-	// where lines are flushed for a moment, in a page cache up to the next flush.
-	spareShare = 32 // of the blocks, one in so many; in a page cache as many
+	// Spare blocks are what writes go to while the blocks that they replace are still in use: briefly if lines are
+	// flushed, in a page cache until the next flush.
+	spareShare = 32 // of the blocks, one in this many; in a page cache an equal number
 	minSpare   = 4 << 20
 	maxSpare   = 1 << 30
-	// loanSpare comes on top in a page cache: for writes that are on their way when each logical
-	// block has a second one already.
+	// loanSpare is added in a page cache: for writes that are in progress when each logical block already has a second
+	// one.
 	loanSpare = 16 << 20
 
-	// minGrowth is what a file must have grown by to be worth an extent.
+	// minGrowth is how much a file must have grown by to be worth an extent.
 	minGrowth = 1 << 20
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// ErrNoVolume is that the file or device holds no volume that is written out of place. Open with
-// mode=inplace uses it as it is, Format makes it one. Whatever else is wrong with its superblocks
-// is damage, for Check.
+// ErrNoVolume is that the file or device holds no volume that is written out of place. Open with mode=inplace uses it
+// as it is, Format makes it such a volume. Everything else that is wrong with superblocks is damage, for Check.
 var ErrNoVolume = errors.New("it holds no block-atomic volume")
 
 var errSum = errors.New("the superblock's checksum is wrong")
 
-// versionError is that a copy of the superblock is whole, and of a format that this program doesn't know.
+// versionError is that a copy of the superblock is intact, but of a format that this program doesn't know.
 type versionError struct {
 	version    uint32
 	generation uint64
@@ -76,7 +75,7 @@ func (e *versionError) Error() string {
 	return fmt.Sprintf("its format has version %d, this program knows %d", e.version, formatVersion)
 }
 
-// superblock is what a copy of it says.
+// superblock is the content of a copy of the superblock.
 type superblock struct {
 	generation uint64
 	blockSize  int
@@ -85,8 +84,7 @@ type superblock struct {
 	extents    []extentRecord
 }
 
-// extentRecord is a range of logical blocks and where its maps and blocks are; offsets are
-// bytes of the file.
+// extentRecord is a range of logical blocks and where its maps and blocks are; offsets are in bytes of the file.
 type extentRecord struct {
 	first, blocks              uint64 // logical
 	tableOff, workOff, dataOff uint64
@@ -95,12 +93,12 @@ type extentRecord struct {
 
 func (x *extentRecord) end(blockSize int) uint64 { return x.dataOff + x.dataBlocks*uint64(blockSize) }
 
-// tableBytes is the size of a map.
+// tableBytes returns the size of a map.
 func (x *extentRecord) tableBytes() uint64 { return alignUp(x.blocks*entrySize, areaAlign) }
 
 func alignUp(n, to uint64) uint64 { return (n + to - 1) &^ (to - 1) }
 
-// blocks is the number of logical blocks of all extents.
+// blocks returns the number of logical blocks of all extents.
 func (s *superblock) blocks() (n uint64) {
 	for i := range s.extents {
 		n += s.extents[i].blocks
@@ -108,7 +106,7 @@ func (s *superblock) blocks() (n uint64) {
 	return n
 }
 
-// end is the first byte of the file that no extent has.
+// end returns the first byte of the file beyond all extents.
 func (s *superblock) end() uint64 {
 	if n := len(s.extents); n > 0 {
 		return s.extents[n-1].end(s.blockSize)
@@ -116,7 +114,7 @@ func (s *superblock) end() uint64 {
 	return headSize
 }
 
-// encode is the superblock as it is stored, superSize bytes.
+// encode returns the superblock as it is stored, superSize bytes.
 func (s *superblock) encode() []byte {
 	b := make([]byte, superSize)
 	p, le := b, binary.LittleEndian
@@ -140,7 +138,7 @@ func (s *superblock) encode() []byte {
 	return b
 }
 
-// parseSuper reads one copy.
+// parseSuper parses one copy.
 func parseSuper(b []byte) (*superblock, error) {
 	le := binary.LittleEndian
 	if len(b) < superSize || string(b[:len(formatMagic)]) != formatMagic {
@@ -173,7 +171,7 @@ func parseSuper(b []byte) (*superblock, error) {
 	return s, nil
 }
 
-// check tells whether the extents make sense in a file of size bytes.
+// check reports whether the extents make sense in a file of size bytes.
 func (s *superblock) check(size uint64) error {
 	bs := uint64(s.blockSize)
 	if bs < blockdev.MinBlockSize || bs > blockdev.MaxBlockSize || bits.OnesCount64(bs) != 1 {
@@ -183,7 +181,7 @@ func (s *superblock) check(size uint64) error {
 	end := uint64(headSize)
 	for i := range s.extents {
 		x := &s.extents[i]
-		const most = 1 << 47 // what an entry can name, and no sum overflows
+		const most = 1 << 47 // all that an entry can name, and small enough for sums not to overflow
 		switch {
 		case x.first != first || x.blocks == 0 || x.blocks > most || x.dataBlocks > most || x.dataBlocks < x.blocks,
 			x.tableOff < end || x.workOff < x.tableOff || x.dataOff < x.workOff || x.dataOff > most,
@@ -199,8 +197,8 @@ func (s *superblock) check(size uint64) error {
 	return nil
 }
 
-// layOut places an extent of n logical blocks from byte off of the file on. cached says that
-// the file lies in a page cache.
+// layOut places an extent of n logical blocks at byte off of the file or behind. cached says that the file lies in a
+// page cache.
 func layOut(first, off, n uint64, blockSize int, cached bool) extentRecord {
 	bs := uint64(blockSize)
 	x := extentRecord{first: first, blocks: n, tableOff: alignUp(off, areaAlign)}
@@ -215,7 +213,7 @@ func layOut(first, off, n uint64, blockSize int, cached bool) extentRecord {
 		spare = n / spareShare
 	}
 	spare = min(spare, maxSpare/bs)
-	if first == 0 { // extents that follow have the first one's to go by
+	if first == 0 { // later extents can use the first one's
 		if cached {
 			spare += min(n/4, loanSpare/bs)
 		}
@@ -225,7 +223,7 @@ func layOut(first, off, n uint64, blockSize int, cached bool) extentRecord {
 	return x
 }
 
-// fit is the largest extent that lies between two bytes of the file; false where there is none.
+// fit returns the largest extent that fits between two bytes of the file; false if there is none.
 func fit(first, off, end uint64, blockSize int, cached bool) (extentRecord, bool) {
 	if end <= off {
 		return extentRecord{}, false
@@ -238,20 +236,19 @@ func fit(first, off, end uint64, blockSize int, cached bool) (extentRecord, bool
 	return layOut(first, off, uint64(n), blockSize, cached), n > 0
 }
 
-// An entry of the map says where a logical block is: bits 47:0 are the number of the block in
-// the file, 63:48 a check. 0 is a block that reads as zeroes.
+// An entry of the map says where a logical block is: bits 47:0 are the number of the block in the file, bits 63:48 a
+// check. 0 is a block that reads as zeroes.
 const (
 	entryBits = 48
 	entryMask = 1<<entryBits - 1
-	// lostBlock is where a block is whose place is unknown: reading it fails until it is
-	// written.
+	// lostBlock is the place of a block whose place is unknown: reading it fails until it is written.
 	lostBlock = entryMask
 )
 
-// salt has entries of another volume fail the check.
+// salt makes entries of another volume fail the check.
 func (s *superblock) salt() uint64 { return binary.LittleEndian.Uint64(s.id[:]) }
 
-// entryCheck is 16 bits that depend on all of what an entry says and where it stands.
+// entryCheck returns 16 bits that depend on all of an entry's content and on its position.
 func entryCheck(salt, lba, p uint64) uint64 {
 	x := lba*0x9e3779b97f4a7c15 ^ bits.RotateLeft64(p*0xc2b2ae3d27d4eb4f, 31) ^ salt
 	x ^= x >> 32
@@ -259,14 +256,14 @@ func entryCheck(salt, lba, p uint64) uint64 {
 	return x >> entryBits
 }
 
-// words sees a map as its entries, in the processor's byte order: see native.
+// words returns a map as its entries, in the processor's byte order: see native.
 func words(b []byte) []uint64 {
 	return unsafe.Slice((*uint64)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/entrySize)
 }
 
 var bigEndian = binary.NativeEndian.Uint16([]byte{0, 1}) == 1
 
-// native turns an entry as it lies in the file, little-endian, into a number, and back.
+// native converts an entry as it is stored in the file, little-endian, into a number, and back.
 func native(e uint64) uint64 {
 	if bigEndian {
 		return bits.ReverseBytes64(e)
@@ -274,7 +271,7 @@ func native(e uint64) uint64 {
 	return e
 }
 
-// bytesOf is the memory of entries.
+// bytesOf returns the memory of entries.
 func bytesOf(table []uint64) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(table))), len(table)*entrySize)
 }

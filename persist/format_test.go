@@ -74,7 +74,7 @@ func TestSuperGolden(t *testing.T) {
 
 // TestEntryGolden pins the check of an entry.
 func TestEntryGolden(t *testing.T) {
-	// By the formula of docs/pmem.md, calculated apart.
+	// By the formula of docs/pmem.md, calculated separately.
 	for _, x := range []struct{ salt, lba, p, want uint64 }{
 		{0, 0, 0, 0},
 		{0, 1, 1, 0x9068},
@@ -86,7 +86,7 @@ func TestEntryGolden(t *testing.T) {
 	}
 }
 
-// TestSuperCheck refuses extents that can't be.
+// TestSuperCheck refuses impossible extents.
 func TestSuperCheck(t *testing.T) {
 	for name, spoil := range map[string]func(*superblock){
 		"block size":     func(s *superblock) { s.blockSize = 1000 },
@@ -135,7 +135,7 @@ func FuzzSuper(tf *testing.F) {
 	})
 }
 
-// TestFit has the largest extent that fits, and no larger one.
+// TestFit wants the largest extent that fits, and no larger one.
 func TestFit(t *testing.T) {
 	for range 500 {
 		bs := 512 << rand.IntN(8)
@@ -159,7 +159,7 @@ func TestFit(t *testing.T) {
 	}
 }
 
-// TestBitset holds a set against a map.
+// TestBitset compares a set with a map.
 func TestBitset(t *testing.T) {
 	for _, n := range []int{1, 2, 63, 64, 65, 4095, 4096, 4097, 300000} {
 		s, all := newBitset(n), map[int]bool{}
@@ -211,11 +211,11 @@ func TestBitset(t *testing.T) {
 	}
 }
 
-// TestLaterFormat: a volume that a later program has written last is refused, and left as it is, though the other copy of
-// the superblock is still of before; where this program has written last, the later copy is a damaged one.
+// TestLaterFormat: a volume to which a later program has written last is refused, and left as it is, though the other
+// copy of the superblock is still older; if this program has written last, the later copy is a damaged one.
 func TestLaterFormat(t *testing.T) {
 	for _, x := range []struct {
-		ahead   int // generations, of the copy that has version 2
+		ahead   int // in generations, the copy that has version 2
 		refused bool
 	}{{1, true}, {3, true}, {-1, false}} {
 		path, s := filled(t)
@@ -242,7 +242,7 @@ func TestLaterFormat(t *testing.T) {
 	}
 }
 
-// TestLaterFormatOnly: a volume that a later program made, and of which no copy is of this format, is refused as such.
+// TestLaterFormatOnly: a volume that a later program made, and that has no copy of this format, is refused as such.
 func TestLaterFormatOnly(t *testing.T) {
 	path, s := filled(t)
 	b := s.encode()
@@ -256,7 +256,8 @@ func TestLaterFormatOnly(t *testing.T) {
 	}
 }
 
-// TestInPlaceSpares: what writes in place would destroy isn't opened for them, whichever copy of the superblock is left.
+// TestInPlaceSpares: a volume that writes in place would destroy isn't opened for them, whichever copy of the
+// superblock is left.
 func TestInPlaceSpares(t *testing.T) {
 	for i := range int64(superCopies) {
 		path, _ := filled(t)
@@ -280,7 +281,7 @@ func tryOpen(t *testing.T, path string) error {
 	return err
 }
 
-// TestInPlaceUnreadable: of a device whose beginning can't be read nobody says that it holds a volume.
+// TestInPlaceUnreadable: a device whose beginning can't be read isn't reported to hold a volume.
 func TestInPlaceUnreadable(t *testing.T) {
 	image := filepath.Join(t.TempDir(), "image")
 	if err := errors.Join(os.WriteFile(image, nil, 0o600), os.Truncate(image, mib)); err != nil {

@@ -1,23 +1,23 @@
 package persist
 
-// freeSet are the free blocks of an extent. It finds long runs of them quickly also where most
-// lie alone: small writes, replaced by others, leave such.
+// freeSet is the set of free blocks of an extent. It finds long runs of them quickly even if most are isolated, as
+// after small writes that were replaced by others.
 type freeSet struct {
 	blocks *bitset
-	whole  *bitset // stretches that are free from end to end
+	whole  *bitset // stretches that are entirely free
 }
 
 const (
 	// stretch is how many blocks are looked at as one, aligned; a divisor of 64.
 	stretch = 32
-	// longRun is from where on a run is looked for among stretches first. Blocks alone are
-	// left to small writes then, and to become runs again as their neighbours are let go of.
+	// longRun is the length from which a run is looked for among stretches first. Isolated blocks are then left to
+	// small writes, and become runs again as their neighbours are freed.
 	longRun = stretch / 2
-	// tries is how many places are looked at for a run that is long enough.
+	// tries is how many places are tried to find a run that is long enough.
 	tries = 8
 )
 
-// newFreeSet makes the set of n blocks, all free.
+// newFreeSet returns the set of n blocks, all free.
 func newFreeSet(n int) *freeSet {
 	s := &freeSet{newBitset(n), newBitset(n/stretch + 1)}
 	s.blocks.fill(n)
@@ -25,8 +25,8 @@ func newFreeSet(n int) *freeSet {
 	return s
 }
 
-// take takes up to most blocks that lie together; n is 0 where there are none. Low blocks are
-// used again first, so that a sparse file stays small.
+// take takes up to most adjacent blocks; n is 0 if there are none. Low blocks are reused first, so that a sparse file
+// stays small.
 func (s *freeSet) take(most int) (first, n int) {
 	if most >= longRun {
 		first, n = s.search(s.whole, stretch, most)
@@ -40,11 +40,11 @@ func (s *freeSet) take(most int) (first, n int) {
 	return first, n
 }
 
-// likely is the block that is likely to be taken after i; -1 where there is none.
+// likely returns the block that is likely to be taken after i; -1 if there is none.
 func (s *freeSet) likely(i int) int { return s.blocks.next(i + 1) }
 
-// search looks at a few places, each the beginning of a member of set, which stands for so many
-// blocks, and gives the longest run.
+// search looks at a few places, each the beginning of a member of set, which stands for the given number of blocks, and
+// returns the longest run.
 func (s *freeSet) search(set *bitset, blocks, most int) (first, n int) {
 	at := set.next(0)
 	for range tries {
@@ -69,7 +69,7 @@ func (s *freeSet) add(i int) {
 	}
 }
 
-// remove takes block i out; false where it wasn't free.
+// remove removes block i; it returns false if the block wasn't free.
 func (s *freeSet) remove(i int) bool {
 	if !s.blocks.remove(i) {
 		return false

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestFreeSet takes and gives at random: what is taken was free and lies together, and as long
-// as a stretch is free a long run is to be had.
+// TestFreeSet takes and gives at random: what is taken was free and is adjacent, and as long as a stretch is free a
+// long run can be had.
 func TestFreeSet(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(3, 4))
 	for _, size := range []int{1, 31, 32, 33, 64, 2048, 2049, 64*stretch + 5} {
@@ -28,7 +28,7 @@ func TestFreeSet(t *testing.T) {
 				}
 				continue
 			}
-			for i := range held { // in no order
+			for i := range held { // in no particular order
 				delete(held, i)
 				s.add(i)
 				if rnd.IntN(20) == 0 {
@@ -44,8 +44,8 @@ func TestFreeSet(t *testing.T) {
 	}
 }
 
-// TestLowFirst: small writes leave the end of a sparse file alone, and so do large ones where
-// there is room for them in front.
+// TestLowFirst: small writes don't use the end of a sparse file, and neither do large ones if there is room for them
+// before it.
 func TestLowFirst(t *testing.T) {
 	s := newFreeSet(10 * stretch)
 	for i := range 3 * stretch {

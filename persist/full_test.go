@@ -14,8 +14,8 @@ import (
 	"github.com/nvme-anywhere/nvmeof/blockdev/volumetest"
 )
 
-// TestFullMap fills the file system below a sparse volume until there is no room for the map, either:
-// a write that needs some fails, and the others go on.
+// TestFullMap fills the file system below a sparse volume until there is no room for the map, either: a write that
+// needs some fails, and the others succeed.
 func TestFullMap(t *testing.T) {
 	if raceEnabled {
 		t.Skip("a fault in the race detector's own code ends the program")
@@ -31,7 +31,7 @@ func TestFullMap(t *testing.T) {
 // smallFS mounts an ext4 of 4 MiB.
 func smallFS(t *testing.T) string { return mountImage(t, 4*mib, "mkfs.ext4", "-q", "-F") }
 
-// mountImage mounts a file system of a size, which mkfs makes.
+// mountImage mounts a file system of the given size, which mkfs makes.
 func mountImage(t *testing.T, size int64, mkfs ...string) string {
 	image := filepath.Join(t.TempDir(), "image")
 	if err := errors.Join(os.WriteFile(image, nil, 0o600), os.Truncate(image, size)); err != nil {
@@ -51,7 +51,7 @@ func mountImage(t *testing.T, size int64, mkfs ...string) string {
 	return dir
 }
 
-// mapStep lies between blocks whose entries are in different pages of the map.
+// mapStep is the distance between blocks whose entries are in different pages of the map.
 const mapStep = pageSize / entrySize * 4096
 
 // fillMap writes blocks whose entries lie in different pages.
@@ -101,7 +101,7 @@ func fillMap(t *testing.T, path string, lend bool) {
 	mustClose(t, v)
 }
 
-// writeLoan writes by memory that the volume lends.
+// writeLoan writes through memory that the volume lends.
 func writeLoan(v *atomicVolume, c *volumetest.Client, off int64, b []byte) error {
 	segs, token, err := v.Lend(nil, int64(len(b)))
 	if err != nil {

@@ -10,10 +10,10 @@ import (
 	"github.com/nvme-anywhere/nvmeof/blockdev"
 )
 
-// OnResize has f told of each new size.
+// OnResize makes Refresh call f with each new size.
 func (v *atomicVolume) OnResize(f func(newSize int64)) (stop func()) { return v.watchers.Add(f) }
 
-// Refresh takes what the file has grown by since it was opened.
+// Refresh adds what the file has grown by since it was opened.
 func (v *atomicVolume) Refresh() error {
 	if !v.life.Enter() {
 		return v.info.Closed("refresh")
@@ -34,10 +34,10 @@ func (v *atomicVolume) Refresh() error {
 	return nil
 }
 
-// errGrownOften is that the superblock has no place for a further extent.
+// errGrownOften is that the superblock has no room for another extent.
 var errGrownOften = fmt.Errorf("it has grown %d times, as often as it can: copy it to a new volume", maxExtents-1)
 
-// grow makes an extent of what the file has behind the last one, where that is worth it.
+// grow makes an extent of what the file has behind the last one, if that is worth it.
 func (v *atomicVolume) grow() (bool, error) {
 	if v.m.file == nil {
 		return false, nil
@@ -75,7 +75,7 @@ func (v *atomicVolume) grow() (bool, error) {
 	return true, nil
 }
 
-// record clears the maps of a new extent, and then has the superblock name it.
+// record clears the maps of a new extent, and then makes the superblock name it.
 func (v *atomicVolume) record(rec extentRecord, region *blockdev.Region, base uint64) error {
 	if err := v.m.clear(region.Mem[rec.tableOff-base:rec.dataOff-base], int64(rec.tableOff)); err != nil {
 		return err
@@ -87,12 +87,12 @@ func (v *atomicVolume) record(rec extentRecord, region *blockdev.Region, base ui
 	}
 	v.super.extents = old
 	if v.kind == onSync {
-		v.lose(err) // it may be about what was written before
+		v.lose(err) // it may be about earlier writes
 	}
 	return err
 }
 
-// name makes the maps of a new extent durable, and then superblocks that name it.
+// name makes the maps of a new extent durable, and then writes superblocks that name it.
 func (v *atomicVolume) name(rec extentRecord, maps []byte) error {
 	if err := v.m.syncFile(); err != nil {
 		return err
@@ -102,7 +102,7 @@ func (v *atomicVolume) name(rec extentRecord, maps []byte) error {
 	}
 	next := v.super
 	next.extents = append(slices.Clip(next.extents), rec)
-	for range superCopies { // an older copy would have the extent made, and cleared, again
+	for range superCopies { // opening with an older copy would make, and clear, the extent again
 		if err := v.writeSuper(next); err != nil {
 			return err
 		}
@@ -123,7 +123,7 @@ func (v *atomicVolume) cover(rec extentRecord, size uint64) (region *blockdev.Re
 	return &blockdev.Region{Mem: mem, Lent: true, File: true}, base, nil
 }
 
-// takeExtents has the volume use new extents.
+// takeExtents adds new extents to the volume.
 func (v *atomicVolume) takeExtents(made []*extent) {
 	v.mu.Lock()
 	v.addExtents(made)

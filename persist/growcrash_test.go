@@ -10,7 +10,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/blockdev/volumetest"
 )
 
-// growing is a volume that grows, which power failures interrupt, into memory that holds anything.
+// growing is a volume whose growth is interrupted by power failures, into memory that holds arbitrary data.
 type growing struct {
 	kind  simKind
 	rnd   *rand.Rand
@@ -39,7 +39,7 @@ func (g *growing) run(t *testing.T, faults memFaults) error {
 		return err
 	}
 	g.mem.observe()
-	g.mem.m.WriteBack(0, int64(size)) // opening it is no part of this
+	g.mem.m.WriteBack(0, int64(size)) // opening it isn't part of this
 	g.mem.m.Fence()
 	g.mem.point = g.point
 	if err := v.record(rec, (*v.extents.Load())[0].region, 0); err != nil {
@@ -60,7 +60,7 @@ func (g *growing) run(t *testing.T, faults memFaults) error {
 	return errors.Join(g.err, v.unmapOwn())
 }
 
-// extents is how many extents each copy of the superblock names that is there; the fewest.
+// extents returns how many extents the copies of the superblock name; the fewest of all copies.
 func (g *growing) extents(mem []byte) (n int) {
 	for i := range superCopies {
 		if s, err := parseSuper(mem[i*superSize:]); err == nil && (n == 0 || len(s.extents) < n) {
@@ -70,7 +70,7 @@ func (g *growing) extents(mem []byte) (n int) {
 	return n
 }
 
-// point opens what a power failure leaves: a new extent reads as zeroes, if there is one.
+// point opens what a power failure leaves: a new extent, if there is one, reads as zeroes.
 func (g *growing) point() {
 	if g.err != nil {
 		return
@@ -96,8 +96,8 @@ func (g *growing) point() {
 	g.err = errors.Join(g.err, v.unmapOwn())
 }
 
-// TestGrowthCrashes has the power fail at each moment of growth: the volume has its old size or the new one, and what is new
-// reads as zeroes, whatever was there. In the end both superblocks say so.
+// TestGrowthCrashes makes the power fail at each moment of growth: the volume has its old size or the new one, and the
+// new part reads as zeroes, whatever was there. In the end both superblocks name it.
 func TestGrowthCrashes(t *testing.T) {
 	for _, k := range simKinds {
 		t.Run(k.name, func(t *testing.T) {

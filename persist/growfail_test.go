@@ -15,8 +15,8 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/sandbox"
 )
 
-// TestGrowthIsTold: the system tells of what it couldn't write once, whoever syncs next, and that may be a volume that
-// grows. No flush promises then what was lost.
+// TestGrowthIsTold: the system reports a failed write-back once, to whatever syncs next, and that may be a volume that
+// grows. After that no flush promises the lost data.
 func TestGrowthIsTold(t *testing.T) {
 	path, _ := filled(t)
 	v := mustOpen(t, path, blockdev.Options{})
@@ -46,7 +46,7 @@ func TestGrowthIsTold(t *testing.T) {
 	}
 }
 
-// TestGrowthWithoutMemory: a volume that finds no memory for what it grows by stays as it was, and grows the next time.
+// TestGrowthWithoutMemory: a volume that has no memory for what it grows by stays as it was, and grows the next time.
 func TestGrowthWithoutMemory(t *testing.T) {
 	if !sandbox.Inside(t) {
 		return
@@ -85,7 +85,7 @@ func TestGrowthWithoutMemory(t *testing.T) {
 	}
 }
 
-// limitMemory lets the program have no more addresses than it has now and so many bytes.
+// limitMemory limits the program's address space to its present size plus the given number of bytes.
 func limitMemory(t *testing.T, more uint64) (restore func()) {
 	t.Helper()
 	text, err := os.ReadFile("/proc/self/statm")

@@ -11,9 +11,9 @@ import (
 	"github.com/nvme-anywhere/nvmeof/blockdev"
 )
 
-// TestReplayNotSynced: the entries of a program that was killed aren't carried over where what they lead to can't be
-// made durable first. The kernel tells of a write that failed once: the sync after that would succeed, and the map be
-// taken for durable that leads to blocks which were lost.
+// TestReplayNotSynced: the entries of a program that was killed aren't carried over if what they point to can't be made
+// durable first. The kernel reports a failed write once: the next sync would succeed, and a map that points to lost
+// blocks would be regarded as durable.
 func TestReplayNotSynced(t *testing.T) {
 	path, _ := filled(t)
 	v := mustOpen(t, path, blockdev.Options{})
@@ -21,7 +21,7 @@ func TestReplayNotSynced(t *testing.T) {
 	x := (*v.extents.Load())[0]
 	x.work[0]++
 	durable := x.durable[0]
-	// msync refuses a range that isn't all mapped. Nothing touches the last page.
+	// msync refuses a range that isn't completely mapped. Nothing touches the last page.
 	page := v.m.mem[(len(v.m.mem)-1)&^(os.Getpagesize()-1):]
 	if _, _, errno := unix.Syscall(unix.SYS_MUNMAP, uintptr(unsafe.Pointer(&page[0])), uintptr(len(page)), 0); errno != 0 {
 		t.Fatal(errno)
@@ -34,12 +34,12 @@ func TestReplayNotSynced(t *testing.T) {
 	}
 }
 
-// TestGiveUpHardened: two logical blocks that have one block are durably marked as disputed before either is marked as
+// TestGiveUpHardened: two logical blocks that share a block are durably marked as disputed before either is marked as
 // lost, and a repair that can't make its marks durable fails.
 func TestGiveUpHardened(t *testing.T) {
 	needDisk(t)
 	broken := errors.New("broken")
-	for fails := range 3 { // at which of the two times
+	for fails := range 3 { // which of the two times
 		path, _ := filled(t)
 		v := mustOpen(t, path, blockdev.Options{})
 		v.kind = onSync

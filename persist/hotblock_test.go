@@ -11,9 +11,8 @@ import (
 	"github.com/nvme-anywhere/nvmeof/blockdev"
 )
 
-// TestHotBlock: a block that has as many views as can be counted is still read. The views are let
-// go of by whoever reads, as a transport does when its peer has the data: the read must not wait
-// for that.
+// TestHotBlock: a block that has the maximum number of views can still be read. The views are released by the reader
+// itself, as a transport does when its peer has the data: the read must not wait for that.
 func TestHotBlock(t *testing.T) {
 	v := mustOpen(t, filepath.Join(t.TempDir(), "volume"), blockdev.Options{Size: 16 * 4096})
 	do := func(op blockdev.Op, off int64, b []byte) {

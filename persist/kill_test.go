@@ -16,8 +16,8 @@ import (
 	"github.com/nvme-anywhere/nvmeof/blockdev/volumetest"
 )
 
-// victimPath has the test binary write to that volume until it is killed; victimFlushes has it
-// make each write durable.
+// victimPath makes the test binary write to that volume until it is killed; victimFlushes makes it make each write
+// durable.
 const (
 	victimPath    = "PERSIST_TEST_VICTIM"
 	victimFlushes = "PERSIST_TEST_FLUSH"
@@ -25,7 +25,7 @@ const (
 
 const killBlocks = 64
 
-// victim writes numbered blocks round and round, and says which are acknowledged.
+// victim writes numbered blocks round and round, and prints which are acknowledged.
 func victim(path string) {
 	v, err := Open(path, blockdev.Options{})
 	if err != nil {
@@ -101,7 +101,7 @@ func killed(t *testing.T, path string) (last uint64) {
 	for i := 0; ; i++ {
 		line, err := r.ReadString('\n')
 		if err != nil {
-			break // all that was said before its death was read
+			break // everything that it said before its death was read
 		}
 		if last, err = strconv.ParseUint(strings.TrimSpace(line), 10, 64); err != nil {
 			t.Fatalf("the program says %q", line)

@@ -6,17 +6,16 @@ import "unsafe"
 type lineFlusher struct {
 	name string // the instruction
 	line uintptr
-	// flush writes back n lines from the one at p on, p a multiple of line. A fence must
-	// follow before the data is durable, on whichever processor.
+	// flush writes back n lines from the one at p on; p is a multiple of line. The data isn't durable before a
+	// subsequent fence, on any processor.
 	flush func(p unsafe.Pointer, n uintptr)
 	fence func()
-	// stream copies n bytes past the caches to dst, both multiples of line. After the fence they
-	// are durable, without a flush. It is nil where the processor has no such stores.
+	// stream copies n bytes to dst, bypassing the caches; dst and n are multiples of line. After the fence they are
+	// durable, without a flush. It is nil if the processor has no such stores.
 	stream func(dst, src unsafe.Pointer, n uintptr)
 }
 
-// streamFrom is the length from which a copy goes past the caches; docs/pmem.md has what that
-// gains.
+// streamFrom is the length from which a copy bypasses the caches; docs/pmem.md says what that gains.
 const streamFrom = 4096
 
 // persist makes the bytes of b durable.
@@ -38,7 +37,7 @@ func (f *lineFlusher) writeBack(b []byte) {
 	f.flush(unsafe.Add(p, -int(before)), n)
 }
 
-// store copies src to dst, which is as long. A fence must follow before it is durable.
+// store copies src to dst, which is as long. It isn't durable before a subsequent fence.
 func (f *lineFlusher) store(dst, src []byte) {
 	if f.stream == nil || len(dst) < streamFrom {
 		copy(dst, src)
@@ -56,7 +55,7 @@ func (f *lineFlusher) store(dst, src []byte) {
 	f.writeBack(dst[tail:])
 }
 
-// span tells how far before addr its line begins, and how many lines n bytes from addr touch.
+// span returns how far before addr its line begins, and how many lines n bytes from addr touch.
 func (f *lineFlusher) span(addr, n uintptr) (before, lines uintptr) {
 	before = addr & (f.line - 1)
 	return before, (before + n + f.line - 1) / f.line

@@ -27,10 +27,10 @@ const (
 	bitCLWB       = 1 << 24
 )
 
-// flusher gives the processor's best way to write lines back: CLWB, which may keep them in
-// the cache; CLFLUSHOPT, which drops them; CLFLUSH, which also waits for each. nil if it has
-// none. The fence may be another processor's: what hands a goroutine over to that is a locked instruction, which
-// these wait for as they do for a fence, and so do streamed stores.
+// flusher returns the processor's best way to write lines back: CLWB, which may keep them in the cache; CLFLUSHOPT,
+// which drops them; CLFLUSH, which also waits for each. It returns nil if there is none. The fence may run on another
+// processor: moving a goroutine there involves a locked instruction, which orders these instructions, and streamed
+// stores, as a fence does.
 func flusher() *lineFlusher {
 	top, _, _, _ := cpuid(0, 0)
 	_, ebx1, _, edx1 := cpuid(1, 0)
@@ -41,7 +41,7 @@ func flusher() *lineFlusher {
 	return choose(ebx1, edx1, ebx7)
 }
 
-// choose reads the answers of CPUID.
+// choose evaluates the results of CPUID.
 func choose(ebx1, edx1, ebx7 uint32) *lineFlusher {
 	if edx1&bitCLFSH == 0 {
 		return nil

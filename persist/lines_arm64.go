@@ -15,10 +15,10 @@ func dccvac(p unsafe.Pointer, n, line uintptr)
 // ctr reads CTR_EL0, the cache type register.
 func ctr() uint64
 
-// flusher gives the processor's way to write lines back: DC CVAP, to the point of
-// persistence (Armv8.2); else DC CVAC, to the point of coherency, which is as far as an older
-// processor's memory reaches. Either waits for what it has begun (DSB), and leaves nothing to a fence: a processor
-// waits for its own instructions only, and the goroutine may be on another one by then.
+// flusher returns the processor's way to write lines back: DC CVAP, to the point of persistence (Armv8.2); else DC
+// CVAC, to the point of coherency, which is as far as an older processor's memory reaches. Both wait for their own
+// completion (DSB), and leave nothing to a fence: a processor waits only for its own instructions, and by then the
+// goroutine may be on another one.
 func flusher() *lineFlusher {
 	line := lineSize(ctr())
 	f := &lineFlusher{line: line, fence: func() {}}
@@ -30,5 +30,5 @@ func flusher() *lineFlusher {
 	return f
 }
 
-// lineSize is the smallest data cache line: DminLine, bits 19:16, the log2 of its 4-byte words.
+// lineSize returns the smallest data cache line: DminLine, bits 19:16, the log2 of its 4-byte words.
 func lineSize(ctr uint64) uintptr { return 4 << (ctr >> 16 & 0xf) }

@@ -33,8 +33,8 @@ func mapped(t testing.TB, n int) []byte {
 	return mem
 }
 
-// TestFlusher runs the processor's own instruction: memory must not change, and nothing may
-// be touched outside of whole lines.
+// TestFlusher runs the processor's own instruction: memory must not change, and nothing outside of whole lines may be
+// touched.
 func TestFlusher(t *testing.T) {
 	f := flusher()
 	if f == nil {
@@ -118,7 +118,7 @@ func (l *flushed) expect(t *testing.T, what string, off, n int64) {
 	clear(l.durable)
 }
 
-// TestStore copies by all ways that this processor has, from and to anywhere.
+// TestStore copies by all methods that this processor has, from and to any alignment.
 func TestStore(t *testing.T) {
 	f := flusher()
 	if f == nil {

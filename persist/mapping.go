@@ -15,11 +15,11 @@ import (
 	"github.com/nvme-anywhere/nvmeof/blockdev"
 )
 
-// mapping is a file in memory.
+// mapping is a file mapped into memory.
 type mapping struct {
 	file *os.File
 	mem  []byte
-	more atomic.Pointer[[]piece] // what the file grew by since it was mapped
+	more atomic.Pointer[[]piece] // what the file has grown by since it was mapped
 	dax  bool                    // mapped with MAP_SYNC: the lines of mem are the medium
 	fs   string                  // the file system's name, for people
 	ram  bool                    // it lies in the machine's ordinary memory
@@ -27,13 +27,13 @@ type mapping struct {
 	below blockdev.Below // of file
 }
 
-// piece is memory of a mapping, from a byte of the file on.
+// piece is memory of a mapping, beginning at a byte of the file.
 type piece struct {
 	mem []byte
 	off int64
 }
 
-// mapFile maps size bytes of f, with MAP_SYNC where that is offered.
+// mapFile maps size bytes of f, with MAP_SYNC if that is supported.
 func mapFile(f *os.File, size int64, readOnly bool) (*mapping, error) {
 	if int64(int(size)) != size {
 		return nil, fmt.Errorf("%d bytes are more than this processor can map", size)
@@ -48,7 +48,7 @@ func mapFile(f *os.File, size int64, readOnly bool) (*mapping, error) {
 	return m, nil
 }
 
-// mapKind is the kind of an error of mapFile: of addresses there are no more later.
+// mapKind returns the kind of an error of mapFile. ENOMEM is ErrCapacity: there won't be more addresses later.
 func mapKind(err error) error {
 	if errors.Is(err, unix.ENOMEM) {
 		return blockdev.ErrCapacity
@@ -56,8 +56,7 @@ func mapKind(err error) error {
 	return blockdev.KindOf(err)
 }
 
-// mapRange maps n bytes of f from off on, a multiple of the page; dax tells whether MAP_SYNC
-// was to be had.
+// mapRange maps n bytes of f from off on, a multiple of the page; dax says whether with MAP_SYNC.
 func mapRange(f *os.File, off, n int64, readOnly bool) (mem []byte, dax bool, err error) {
 	prot := unix.PROT_READ | unix.PROT_WRITE
 	if readOnly {
@@ -68,8 +67,8 @@ func mapRange(f *os.File, off, n int64, readOnly bool) (mem []byte, dax bool, er
 	if err == nil {
 		return mem, true, nil
 	}
-	// EOPNOTSUPP: not on DAX. EINVAL: a kernel before 4.15, or a file that can't be mapped,
-	// of which the second try tells.
+	// EOPNOTSUPP: not on DAX. EINVAL: a kernel before 4.15, or a file that can't be mapped, which the second attempt
+	// shows.
 	if !errors.Is(err, unix.EOPNOTSUPP) && !errors.Is(err, unix.EINVAL) {
 		return nil, false, fmt.Errorf("mapping: %w", err)
 	}
@@ -79,7 +78,7 @@ func mapRange(f *os.File, off, n int64, readOnly bool) (mem []byte, dax bool, er
 	return mem, false, nil
 }
 
-// extend maps what the file grew by, from byte off on.
+// extend maps what the file has grown by, from byte off on.
 func (m *mapping) extend(off, n int64) ([]byte, error) {
 	mem, dax, err := mapRange(m.file, off, n, false)
 	if err != nil {
@@ -97,7 +96,7 @@ func (m *mapping) extend(off, n int64) ([]byte, error) {
 	return mem, nil
 }
 
-// drop takes back an extend that came to nothing, or one that was not needed.
+// drop undoes an extend that failed later, or that wasn't needed.
 func (m *mapping) drop(mem []byte) error {
 	more := m.more.Load()
 	if more == nil {
@@ -111,10 +110,10 @@ func (m *mapping) drop(mem []byte) error {
 	return unix.Munmap(mem)
 }
 
-// cached tells whether a page cache lies between the mapping and what is durable.
+// cached reports whether a page cache lies between the mapping and durable storage.
 func (m *mapping) cached() bool { return !m.dax && !m.ram }
 
-// resize makes the file, of which nothing is in use yet, another size.
+// resize changes the size of the file, of which nothing is in use yet.
 func (m *mapping) resize(size int64, preallocate bool) (err error) {
 	if preallocate {
 		err = m.allocate(0, 0, size)
@@ -132,10 +131,10 @@ func (m *mapping) resize(size int64, preallocate bool) (err error) {
 	return unix.Munmap(mem)
 }
 
-// fileSize is how long the file is now.
+// fileSize returns the current length of the file.
 func (m *mapping) fileSize() (int64, error) { return m.file.Seek(0, io.SeekEnd) }
 
-// where finds the byte of the file at an address; false where that isn't in the mapping.
+// where returns the byte of the file at an address; false if that isn't in the mapping.
 func (m *mapping) where(addr uintptr) (off int64, ok bool) {
 	all := []piece{{m.mem, 0}}
 	if more := m.more.Load(); more != nil {
@@ -149,7 +148,7 @@ func (m *mapping) where(addr uintptr) (off int64, ok bool) {
 	return 0, false
 }
 
-// fileSystem names the file system that f lies on.
+// fileSystem returns the name of the file system that f is on.
 func fileSystem(f *os.File) (name string, ram bool) {
 	if st, err := f.Stat(); err == nil && !st.Mode().IsRegular() {
 		return "block device", false
@@ -173,7 +172,7 @@ func fileSystem(f *os.File) (name string, ram bool) {
 	return "file system", false
 }
 
-// sync makes the whole mapping durable by the kernel's account of dirty pages.
+// sync makes the whole mapping durable, by the kernel's record of dirty pages.
 func (m *mapping) sync() error { return syncBytes(m.mem) }
 
 // syncBytes makes b, a piece of the mapping, durable.
@@ -181,14 +180,14 @@ func syncBytes(b []byte) error {
 	if len(b) == 0 {
 		return nil
 	}
-	// The page that b begins in is mapped, too.
+	// The start of the page that b begins in is mapped, too.
 	at := uintptr(unsafe.Pointer(unsafe.SliceData(b)))
 	before := at & uintptr(os.Getpagesize()-1)
 	from := (*byte)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(b)), -int(before)))
 	return retry(func() error { return unix.Msync(unsafe.Slice(from, int(before)+len(b)), unix.MS_SYNC) })
 }
 
-// syncFile makes the file's data and what is needed to find it durable.
+// syncFile makes the file's data durable, and the metadata needed to find it.
 func (m *mapping) syncFile() error {
 	if m.file == nil {
 		return nil
@@ -196,7 +195,7 @@ func (m *mapping) syncFile() error {
 	return retry(func() error { return unix.Fdatasync(int(m.file.Fd())) })
 }
 
-// punch gives the space of a range back to the file system; it reads as zeroes.
+// punch gives the space of a range back to the file system; it then reads as zeroes.
 func (m *mapping) punch(off, n int64) error {
 	return m.allocate(unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, off, n)
 }
@@ -206,8 +205,8 @@ func (m *mapping) allocate(mode uint32, off, n int64) error {
 	return retry(func() error { return unix.Fallocate(int(m.file.Fd()), mode, off, n) })
 }
 
-// retry calls fn until a signal doesn't interrupt it: the Go runtime sends them to itself, and not every file system
-// (FUSE, NFS) begins again by itself what they interrupt.
+// retry calls fn until it isn't interrupted by a signal: the Go runtime sends itself signals, and not every file system
+// (FUSE, NFS) restarts what they interrupt.
 func retry(fn func() error) error {
 	for {
 		if err := fn(); !errors.Is(err, unix.EINTR) {
@@ -216,8 +215,8 @@ func retry(fn func() error) error {
 	}
 }
 
-// clear zeroes a range: by a hole where the file system makes one, but in a file without any by its own zeroes, which
-// keep their space.
+// clear zeroes a range: by a hole if the file system supports that, but in a file without holes by the file system's
+// zeroes, which keep their space.
 func (m *mapping) clear(b []byte, off int64) (err error) {
 	if m.file != nil {
 		mode := uint32(unix.FALLOC_FL_PUNCH_HOLE)
@@ -233,7 +232,7 @@ func (m *mapping) clear(b []byte, off int64) (err error) {
 	return nil
 }
 
-// reserved tells whether a regular file has its space, all of it.
+// reserved reports whether all space of a regular file is allocated.
 func (m *mapping) reserved() bool {
 	var st unix.Stat_t
 	return unix.Fstat(int(m.file.Fd()), &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFREG && st.Blocks*512 >= st.Size

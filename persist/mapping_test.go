@@ -13,7 +13,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/sandbox"
 )
 
-// TestInterrupted: what a signal interrupts is called again, and fails nothing.
+// TestInterrupted: a call that a signal interrupts is repeated, and nothing fails.
 func TestInterrupted(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -52,8 +52,7 @@ func TestInterrupted(t *testing.T) {
 	}
 }
 
-// TestVanished: a fault in a mapping whose device says that it isn't there any more, or can't be reached, is told of as
-// that.
+// TestVanished: a fault in a mapping whose device reports that it is gone, or can't be reached, is reported as that.
 func TestVanished(t *testing.T) {
 	if raceEnabled {
 		t.Skip("a fault in the race detector's own code ends the program")
@@ -87,8 +86,8 @@ func TestVanished(t *testing.T) {
 	}
 }
 
-// TestDeviceTakenAway: a fault in a mapping of a file, or a sync that fails, whose disk the system hasn't any more is told
-// of as that, though it says EIO.
+// TestDeviceTakenAway: a fault in a mapping of a file, or a failed sync, is reported as ErrGone if the disk no longer
+// exists for the system, though the error is EIO.
 func TestDeviceTakenAway(t *testing.T) {
 	if raceEnabled {
 		t.Skip("a fault in the race detector's own code ends the program")

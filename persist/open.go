@@ -9,7 +9,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/blockdev"
 )
 
-// Kind is persistent memory as a kind that blockdev.Open knows by "pmem:PATH".
+// Kind returns persistent memory as a kind that blockdev.Open knows as "pmem:PATH".
 func Kind() blockdev.Kind {
 	return blockdev.Kind{Name: "pmem", Form: "pmem:PATH[,mode=inplace]", Open: Open, Check: func(arg string, _ blockdev.Options) error {
 		_, _, err := parseArg(arg)
@@ -17,15 +17,14 @@ func Kind() blockdev.Kind {
 	}}
 }
 
-// modeInPlace at the end of a path asks for a volume whose blocks are overwritten.
+// modeInPlace at the end of a path requests a volume whose blocks are overwritten.
 const modeInPlace = ",mode=inplace"
 
-// anOption is what looks like an option behind a path.
+// anOption matches what looks like an option behind a path.
 var anOption = regexp.MustCompile(`,[a-z]+=[^/]*$`)
 
-// Open maps the file that arg names, which it creates where o has a size. It writes out of
-// place, in the format of docs/pmem.md, or in place where arg ends in ",mode=inplace". o.IO
-// has no meaning here.
+// Open maps the file that arg names, and creates it if o has a size. It writes out of place, in the format of
+// docs/pmem.md, or in place if arg ends in ",mode=inplace". o.IO has no effect.
 func Open(arg string, o blockdev.Options) (blockdev.Volume, error) {
 	path, inPlace, err := parseArg(arg)
 	switch {
@@ -37,7 +36,7 @@ func Open(arg string, o blockdev.Options) (blockdev.Volume, error) {
 	return openAtomic(path, o)
 }
 
-// parseArg reads what follows "pmem:".
+// parseArg parses what follows "pmem:".
 func parseArg(arg string) (path string, inPlace bool, err error) {
 	path, inPlace = strings.CutSuffix(arg, modeInPlace)
 	if path == "" {
@@ -49,7 +48,7 @@ func parseArg(arg string) (path string, inPlace bool, err error) {
 	return path, inPlace, nil
 }
 
-// openInPlace opens a volume that is nothing but the file's bytes.
+// openInPlace opens a volume that consists of just the file's bytes.
 func openInPlace(path string, o blockdev.Options) (blockdev.Volume, error) {
 	f, size, undo, err := blockdev.OpenLocked(path, &o)
 	if err != nil {
@@ -76,7 +75,7 @@ func openInPlace(path string, o blockdev.Options) (blockdev.Volume, error) {
 	return newVolume(m, path, block, o.ReadOnly, flusher()), nil
 }
 
-// newVolume makes the volume of a mapping. lines is nil where the processor can't flush them.
+// newVolume returns the volume of a mapping. lines is nil if the processor can't flush them.
 func newVolume(m *mapping, path string, block int, readOnly bool, lines *lineFlusher) *volume {
 	size := int64(len(m.mem))
 	v := &volume{
@@ -104,7 +103,7 @@ func newVolume(m *mapping, path string, block int, readOnly bool, lines *lineFlu
 	return v
 }
 
-// describe says how the volume is reached and what that promises.
+// describe says how the volume is accessed and what that promises.
 func describe(m *mapping, lines *lineFlusher) string {
 	switch {
 	case lines != nil:
@@ -117,7 +116,7 @@ func describe(m *mapping, lines *lineFlusher) string {
 	return fmt.Sprintf("mapped file on %s, msync: durable after Flush or FUA, in place", m.fs)
 }
 
-// punches tells whether the file system punches holes, by one behind the end of the file.
+// punches reports whether the file system can punch holes, by punching one beyond the end of the file.
 func (m *mapping) punches(size int64) bool {
 	st, err := m.file.Stat()
 	return err == nil && st.Mode().IsRegular() && m.punch(size, pageSize) == nil

@@ -6,8 +6,8 @@ import (
 	"github.com/nvme-anywhere/nvmeof/blockdev"
 )
 
-// pieces are the blocks of a view or a loan, in order. Most are one run, which its token can
-// name; others are kept in a slot.
+// pieces are the blocks of a view or a loan, in order. Usually they are one run, which fits in the token; otherwise
+// they are kept in a slot.
 type pieces struct {
 	one  [1]blocks
 	slot *slot
@@ -18,10 +18,10 @@ type slot struct {
 	index int
 	n     int
 	list  [blockdev.MaxSegments]blocks
-	next  *slot // of those that are free
+	next  *slot // in the list of free ones
 }
 
-// slots are all that were ever needed at once.
+// slots holds as many slots as were ever needed at once.
 type slots struct {
 	mu   sync.Mutex
 	all  []*slot
@@ -47,7 +47,7 @@ func (s *slots) put(x *slot) {
 	s.mu.Unlock()
 }
 
-// add appends blocks; false where there are too many runs.
+// add appends blocks; it returns false if there are too many runs.
 func (s *slots) add(p *pieces, b blocks) bool {
 	all := p.all()
 	if len(all) == 0 {
@@ -85,14 +85,13 @@ func (p *pieces) all() []blocks {
 	return nil
 }
 
-// A token is 1<<63, the length of the only run and its first block's number in the file; or a
-// slot's index and one.
+// A token is 1<<63, the length of the only run and its first block's number in the file; or a slot's index plus one.
 const (
 	tokenOne   = 1 << 63
 	tokenCount = 1<<15 - 1
 )
 
-// token names pieces.
+// token returns a token for pieces.
 func (s *slots) token(p *pieces) uint64 {
 	if p.slot == nil && p.one[0].n > tokenCount {
 		p.move(s)
@@ -103,7 +102,7 @@ func (s *slots) token(p *pieces) uint64 {
 	return tokenOne | uint64(p.one[0].n)<<entryBits | p.one[0].number(0)
 }
 
-// pieces gives what a token names. The slot, if it has one, is the caller's to put back.
+// pieces returns what a token names. The slot, if there is one, is the caller's to put back.
 func (s *slots) pieces(t uint64, xs []*extent) (p pieces) {
 	if t&tokenOne == 0 {
 		s.mu.Lock()
@@ -117,7 +116,7 @@ func (s *slots) pieces(t uint64, xs []*extent) (p pieces) {
 	return p
 }
 
-// drop ends pieces.
+// drop releases pieces.
 func (s *slots) drop(p *pieces) {
 	if p.slot != nil {
 		s.put(p.slot)

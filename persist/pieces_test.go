@@ -10,8 +10,8 @@ import (
 	"github.com/nvme-anywhere/nvmeof/blockdev/volumetest"
 )
 
-// TestPieces: a view has as many pieces as may be, in the order of the logical blocks, and one of more is busy and keeps
-// no block from being used again; and likewise a loan.
+// TestPieces: a view may have the maximum number of pieces, in the order of the logical blocks; one that would have
+// more is busy, and keeps no block from being reused. The same for a loan.
 func TestPieces(t *testing.T) {
 	const block, most = 512, blockdev.MaxSegments
 	v := mustOpen(t, filepath.Join(shm(t), "v"), blockdev.Options{Size: mib, BlockSize: block})
@@ -20,7 +20,7 @@ func TestPieces(t *testing.T) {
 	for i := range most + 1 {
 		data = append(data, bytes.Repeat([]byte{byte(i + 1)}, block)...)
 	}
-	for _, odd := range []int{0, 1} { // so that no two that follow each other lie together
+	for _, odd := range []int{0, 1} { // so that no two consecutive ones are adjacent
 		for i := odd; i <= most; i += 2 {
 			if err := c.Write(data[i*block:][:block], int64(i*block), false); err != nil {
 				t.Fatal(err)
@@ -50,7 +50,7 @@ func TestPieces(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := v.slots.pieces(uint64(loan), *v.extents.Load())
-	for v.free > 0 { // what isn't given back below is nobody's
+	for v.free > 0 { // blocks that aren't given back below are in no other use
 		v.take(v.free)
 	}
 	for i := 0; i < p.all()[0].n; i += 2 {
@@ -67,7 +67,7 @@ func TestPieces(t *testing.T) {
 	if v.free != most+1 {
 		t.Errorf("%d blocks are free, want %d", v.free, most+1)
 	}
-	v.life.Leave() // the first loan's, whose blocks are given back already
+	v.life.Leave() // the first loan's, whose blocks have been given back already
 	mustClose(t, v)
 }
 

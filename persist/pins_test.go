@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// somePins are pins of n blocks.
+// somePins returns pins of n blocks.
 func somePins(t *testing.T, n int) *pins {
 	p, err := newPins(n)
 	if err != nil {
@@ -21,7 +21,7 @@ func somePins(t *testing.T, n int) *pins {
 	return &p
 }
 
-// TestPins holds random operations against counters that are obviously right.
+// TestPins compares random operations with counters that are obviously right.
 func TestPins(t *testing.T) {
 	const n = 21
 	p := somePins(t, n)
@@ -68,7 +68,7 @@ func TestPins(t *testing.T) {
 	}
 }
 
-// TestPinsMost: a block has so many views and no more, and its neighbours know nothing of it.
+// TestPinsMost: a block can have this many views and no more, and its neighbours aren't affected.
 func TestPinsMost(t *testing.T) {
 	p := somePins(t, lanes)
 	for range mostPins {
@@ -89,7 +89,7 @@ func TestPinsMost(t *testing.T) {
 	}
 }
 
-// TestPinsRace: of those that let go of a block at once, one is told that it is free.
+// TestPinsRace: when several release a block at once, exactly one is told that it is free.
 func TestPinsRace(t *testing.T) {
 	p := somePins(t, lanes)
 	for range 200 {

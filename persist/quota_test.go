@@ -12,7 +12,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/blockdev/volumetest"
 )
 
-// TestQuota: a write for which a quota has no page left is told of as one that finds the file system full.
+// TestQuota: a write for which a quota leaves no page is reported like one on a full file system.
 func TestQuota(t *testing.T) {
 	if raceEnabled {
 		t.Skip("a fault in the race detector's own code ends the program")
@@ -29,7 +29,7 @@ func TestQuota(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer v.Close() // which fails: Btrfs writes in no place anew, and wants more for it
+			defer v.Close() // which fails: Btrfs overwrites nothing in place, and needs more space for it
 			c, b := volumetest.NewClient(v), make([]byte, mib)
 			for off := int64(0); err == nil && off < 64*mib; off += mib {
 				err = c.Write(b, off, false)

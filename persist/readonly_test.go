@@ -15,8 +15,8 @@ import (
 	"github.com/nvme-anywhere/nvmeof/blockdev/volumetest"
 )
 
-// TestReadOnlyRemount: when the file system below a mapping finds an error and becomes
-// read-only, writes say so at the latest when they are to be durable, and reads go on.
+// TestReadOnlyRemount: when the file system below a mapping finds an error and becomes read-only, writes report that at
+// the latest when they are to be durable, and reads go on.
 func TestReadOnlyRemount(t *testing.T) {
 	for name, open := range map[string]openFunc{"out of place": Open, "in place": inPlace} {
 		t.Run(name, func(t *testing.T) {
@@ -25,7 +25,7 @@ func TestReadOnlyRemount(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer v.Close() // which fails: it can't be made durable
+			defer v.Close() // which fails: it can't sync
 			c, b := volumetest.NewClient(v), bytes.Repeat([]byte{7}, 64<<10)
 			if err := c.Write(b, 0, true); err != nil {
 				t.Fatal(err)
@@ -41,8 +41,7 @@ func TestReadOnlyRemount(t *testing.T) {
 	}
 }
 
-// failingFS mounts an ext4 that becomes read-only when it finds an error, which fail makes it
-// find.
+// failingFS mounts an ext4 that becomes read-only when it finds an error; fail makes it find one.
 func failingFS(t *testing.T) (dir string, fail func()) {
 	image := filepath.Join(t.TempDir(), "image")
 	if err := os.WriteFile(image, nil, 0o600); err != nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/nvme-anywhere/nvmeof/blockdev"
 )
 
-// recover makes a volume ready that was opened: it takes the working maps of a program that
-// was killed, finds out which blocks are free, and takes what the file has grown by.
+// recover prepares an opened volume for use: it adopts the working maps of a program that was killed, finds out which
+// blocks are free, and adds what the file has grown by.
 func (v *atomicVolume) recover() error {
 	if err := v.chooseTables(); err != nil {
 		return err
@@ -21,7 +21,7 @@ func (v *atomicVolume) recover() error {
 	if v.info.ReadOnly {
 		return nil
 	}
-	if _, err := v.grow(); err != nil && !errors.Is(err, errGrownOften) { // which Refresh tells
+	if _, err := v.grow(); err != nil && !errors.Is(err, errGrownOften) { // which Refresh reports
 		return err
 	}
 	if v.kind == onSync {
@@ -39,8 +39,8 @@ func (v *atomicVolume) recover() error {
 	return v.writeSuper(v.super) // a new volume has one copy
 }
 
-// chooseTables decides whether the working maps have more to say than the durable ones, and
-// has the tables that requests go by say what counts.
+// chooseTables decides whether the working maps are more recent than the durable ones, and makes the tables that
+// requests use the right ones.
 func (v *atomicVolume) chooseTables() error {
 	open, err := v.super.session.isOpen(v.m.file)
 	switch {
@@ -66,7 +66,7 @@ func (v *atomicVolume) chooseTables() error {
 	return nil
 }
 
-// rewrite has the kernel write the durable maps, all of them, though it may take their pages for clean.
+// rewrite makes the kernel write all of the durable maps, even if it regards their pages as clean.
 func (v *atomicVolume) rewrite() (err error) {
 	defer v.m.caught(&err, debug.SetPanicOnFault(true))
 	xs := *v.extents.Load()
@@ -78,8 +78,7 @@ func (v *atomicVolume) rewrite() (err error) {
 	return v.syncTables(xs)
 }
 
-// replay carries the working maps over to the durable ones: what a checkpoint does, where the
-// changes themselves are not known.
+// replay copies the working maps to the durable ones: what a checkpoint does, but without knowing the changes.
 func (v *atomicVolume) replay() error {
 	if err := v.syncAll(); err != nil {
 		return err
@@ -93,12 +92,12 @@ func (v *atomicVolume) replay() error {
 	return v.setSession(session{})
 }
 
-// syncAll makes the whole mapping durable. Where that fails another try would succeed, with nothing more written: what
-// working maps lead to may be lost.
+// syncAll makes the whole mapping durable. If that fails another attempt would succeed without having written anything:
+// what working maps point to may be lost.
 func (v *atomicVolume) syncAll() error {
 	err := v.sync(v.m.mem)
 	if err != nil {
-		_ = v.setSession(unsure) // the medium may take no more
+		_ = v.setSession(unsure) // the medium may accept nothing more
 	}
 	return err
 }
@@ -132,14 +131,14 @@ func (v *atomicVolume) scan() error {
 	return nil
 }
 
-// tallied is what the maps say.
+// tallied is a summary of the maps.
 type tallied struct {
 	used, lost, free int
 	damage           []Damage
 	err              error // the maps can't be read
 }
 
-// tally reads all entries. It leaves each extent's set of free blocks.
+// tally reads all entries, and sets each extent's set of free blocks.
 func (v *atomicVolume) tally() (t tallied) {
 	defer v.m.caughtReading(&t.err, debug.SetPanicOnFault(true))
 	xs := *v.extents.Load()
@@ -157,7 +156,7 @@ func (v *atomicVolume) tally() (t tallied) {
 	return t
 }
 
-// count notes one entry.
+// count adds one entry.
 func (t *tallied) count(v *atomicVolume, xs []*extent, lba, e uint64) {
 	b, err := v.place(xs, lba, e)
 	switch {

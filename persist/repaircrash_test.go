@@ -13,14 +13,14 @@ import (
 	"github.com/nvme-anywhere/nvmeof/blockdev/volumetest"
 )
 
-// Logical blocks of a damaged volume. The ones of a group have the same block.
+// Logical blocks of a damaged volume. Those of a group share a block.
 var (
 	damagedEntry = uint64(9)
 	sharedBlocks = [][]uint64{{2, 5}, {12, 13, 30}} // the last is of the other extent
 )
 
-// damagedImage is a volume whose block i holds the stamp i+1, but for those above and one that is lost
-// already, and of whose superblock one copy is damaged.
+// damagedImage is a volume whose block i holds the stamp i+1, except for those above and one that is already lost, and
+// one copy of whose superblock is damaged.
 func damagedImage() (image []byte, wrong map[uint64]bool) {
 	s := simSuper()
 	image = make([]byte, alignUp(s.end(), areaAlign))
@@ -51,7 +51,7 @@ func damagedImage() (image []byte, wrong map[uint64]bool) {
 	return image, wrong
 }
 
-// repairing is a repair that power failures interrupt.
+// repairing is a repair that is interrupted by power failures.
 type repairing struct {
 	kind   simKind
 	wrong  map[uint64]bool
@@ -86,8 +86,8 @@ func (k simKind) repair(mem []byte, lines *lineFlusher, sync func([]byte) error)
 // idleLines flush nothing.
 var idleLines = &lineFlusher{name: "none", line: simLine, flush: func(unsafe.Pointer, uintptr) {}, fence: func() {}}
 
-// point lets the power fail: what is left is refused, or right; and so is what another repair, which
-// the power doesn't interrupt, makes of it.
+// point makes the power fail: what is left is refused, or right; and so is the result of another repair that the power
+// doesn't interrupt.
 func (r *repairing) point(s *simMemory) {
 	r.points++
 	for range 4 {
@@ -101,7 +101,7 @@ func (r *repairing) point(s *simMemory) {
 	}
 }
 
-// look opens an image. What was wrong must not be read, and all else be as it was.
+// look opens an image. Damaged blocks must not be readable, and all others be as they were.
 func (r *repairing) look(image []byte, mayRefuse bool) error {
 	copy(r.spare, image)
 	m := &mapping{mem: r.spare, fs: "simulation", dax: r.kind.dax}
@@ -143,7 +143,7 @@ func (r *repairing) run(t *testing.T, faults memFaults) error {
 	return r.err
 }
 
-// TestRepairCrashes lets the power fail at every point of a repair.
+// TestRepairCrashes makes the power fail at every point of a repair.
 func TestRepairCrashes(t *testing.T) {
 	for _, k := range simKinds {
 		t.Run(k.name, func(t *testing.T) {
@@ -160,7 +160,7 @@ func TestRepairCrashes(t *testing.T) {
 	}
 }
 
-// TestRepairCrashesAreCaught has the same notice when nothing becomes durable where it has to.
+// TestRepairCrashesAreCaught: the same must notice if nothing becomes durable when it has to.
 func TestRepairCrashesAreCaught(t *testing.T) {
 	for i, faults := range []memFaults{{noFlush: true}, {noSync: true}} {
 		k := simKinds[i]

@@ -12,9 +12,8 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/soon"
 )
 
-// TestScarceBlocks: writers of one block, with one free block among them all, go on while views of
-// it come and go. A view that finds the block replaced may be what kept the old one from being
-// free.
+// TestScarceBlocks: writers of one block, with one free block among them all, make progress while views of it come and
+// go. A view that finds the block replaced may be what kept the old one from being free.
 func TestScarceBlocks(t *testing.T) {
 	v := mustOpen(t, filepath.Join(shm(t), "volume"), blockdev.Options{Size: 16 * 4096})
 	var loans []blockdev.LoanToken
@@ -73,8 +72,9 @@ func TestScarceBlocks(t *testing.T) {
 	mustClose(t, v)
 }
 
-// TestLateReclaim: where writes on their way have all free blocks, a write waits from before anything has changed that a
-// checkpoint could set free. It goes on when they have, though nothing else comes, and so the volume can be closed.
+// TestLateReclaim: if writes in progress have all free blocks, a write may begin to wait before anything has changed
+// that a checkpoint could free. It continues when they have ended, though nothing else happens, and so the volume can
+// be closed.
 func TestLateReclaim(t *testing.T) {
 	const blocks = 2048
 	path := filepath.Join(t.TempDir(), "v")
@@ -126,8 +126,9 @@ func TestLateReclaim(t *testing.T) {
 	}
 }
 
-// TestReclaimBeginsInTurn: whoever sees that a write waits for a checkpoint finds that under way. Else the write could go
-// on by other means, and the volume be closed, before the checkpoint begins in memory that is gone.
+// TestReclaimBeginsInTurn: as soon as it can be seen that a write waits for a checkpoint, that is in progress.
+// Otherwise the write could continue by other means, and the volume be closed, before the checkpoint begins in memory
+// that is gone.
 func TestReclaimBeginsInTurn(t *testing.T) {
 	v, _ := cachedVolume(t, 64)
 	held := make(chan struct{})
@@ -172,7 +173,7 @@ func TestReclaimBeginsInTurn(t *testing.T) {
 	end(t, v)
 }
 
-// lendAll has all free blocks lent, one loan being of one.
+// lendAll lends all free blocks, one per loan.
 func lendAll(t *testing.T, v *atomicVolume) (loans []blockdev.LoanToken) {
 	t.Helper()
 	for n := int64(512); v.free > 0; n = min(int64(v.free)*512, v.size.Load()) {

@@ -14,20 +14,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// session says where working maps are valid: in the page cache of this machine, since that
-// boot, for this file, for as long as its file system stays mounted. Its zero value is none.
+// session says where working maps are valid: in the page cache of this machine, since this boot, for this file, as long
+// as its file system stays mounted. The zero value means that they aren't valid anywhere.
 type session struct {
 	boot       [16]byte
 	dev, inode uint64
 	mount      uint64
 }
 
-// unsure is in the place of a session after a sync has failed. The kernel takes pages for clean then that it couldn't
-// write. So working maps don't count, and of the durable ones the medium may have entries that the page cache hasn't:
-// they have to be written again before a block is used that those may name.
+// unsure takes the place of a session after a sync has failed. The kernel then regards pages as clean that it couldn't
+// write. So working maps don't count, and the medium may have entries of the durable maps that the page cache doesn't
+// have: they must be written again before a block is used that those entries may name.
 var unsure = session{boot: [16]byte(bytes.Repeat([]byte{0xff}, 16))}
 
-// isOpen tells whether what working maps of s have is in the page cache that this program sees.
+// isOpen reports whether the working maps of s are in the page cache that this program sees.
 func (s session) isOpen(f *os.File) (bool, error) {
 	if s == (session{}) {
 		return false, nil
@@ -36,9 +36,9 @@ func (s session) isOpen(f *os.File) (bool, error) {
 	return s == now, err
 }
 
-// currentSession is where the page cache is that this program sees. It is none where the system doesn't tell; that it
-// can't at the moment, as where descriptors are used up, is an error: taken for none, it would have the working maps of a
-// program that was killed forgotten.
+// currentSession identifies the page cache that this program sees. It returns the zero session if the system doesn't
+// tell. That the system can't tell at the moment, for example because descriptors are used up, is an error: otherwise
+// the working maps of a program that was killed would be ignored.
 func currentSession(f *os.File) (s session, err error) {
 	if f == nil {
 		return s, nil
@@ -62,7 +62,8 @@ func currentSession(f *os.File) (s session, err error) {
 	return s, nil
 }
 
-// untold is the error of a look at what the system tells; nil where it doesn't tell that, or not to this program.
+// untold turns an error of asking the system into the one to return: nil if the system doesn't tell that at all, or not
+// to this program.
 func untold(err error) error {
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
 		return nil
@@ -70,11 +71,10 @@ func untold(err error) error {
 	return fmt.Errorf("finding out whether the page cache has its working map: %w", err)
 }
 
-// mountOf is a number that another mount of the file system doesn't have: one that failed, or whose device
-// went away, took pages with it that were never written. It is that of the file system's directory
-// in sysfs, or where it has none, of the device's; sysfs gives a new one to each that comes, and
-// unlike a mount identifier it is the same in all name spaces. It is 0 where the system doesn't
-// tell.
+// mountOf returns a number that differs between mounts of the file system: a mount that failed, or whose device went
+// away, took pages with it that were never written. It is the inode number of the file system's directory in sysfs, or
+// if there is none, of the device's; sysfs assigns a new one to each directory it adds, and unlike a mount identifier
+// it is the same in all namespaces. It is 0 if the system doesn't tell.
 func mountOf(f *os.File, st *unix.Stat_t) (uint64, error) {
 	dev := st.Dev
 	if st.Mode&unix.S_IFMT == unix.S_IFBLK {
@@ -99,8 +99,8 @@ func mountOf(f *os.File, st *unix.Stat_t) (uint64, error) {
 	return at.Ino, nil
 }
 
-// btrfsID identifies the Btrfs that f lies on; false where that is another file system. The device that stat tells of is a
-// subvolume's, and none in sysfs.
+// btrfsID returns the identifier of the Btrfs that f is on; false if that is another file system. The device that stat
+// reports is a subvolume's, which sysfs doesn't have.
 func btrfsID(f *os.File) (id [16]byte, ok bool) {
 	var fs unix.Statfs_t
 	if unix.Fstatfs(int(f.Fd()), &fs) != nil || fs.Type != unix.BTRFS_SUPER_MAGIC {
@@ -116,12 +116,13 @@ func btrfsID(f *os.File) (id [16]byte, ok bool) {
 	return info.id, errno == 0
 }
 
-// btrfsNode is the directory of a Btrfs in sysfs.
+// btrfsNode returns the directory of a Btrfs in sysfs.
 func btrfsNode(id [16]byte) string {
 	return fmt.Sprintf("/sys/fs/btrfs/%x-%x-%x-%x-%x", id[:4], id[4:6], id[6:8], id[8:10], id[10:])
 }
 
-// mountNodes are the directories in sysfs of file systems on a device. (filepath.Glob wouldn't say that it couldn't look.)
+// mountNodes returns the directories in sysfs of file systems on a device. (filepath.Glob wouldn't report that it
+// couldn't look.)
 func mountNodes(device string) (found []string, err error) {
 	const kindsDir = "/sys/fs"
 	kinds, err := os.ReadDir(kindsDir)

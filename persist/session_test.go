@@ -16,9 +16,9 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/sandbox"
 )
 
-// TestRemount: a file system that was mounted anew has no pages of before. Where its device failed, or
-// went away and came back, pages of a working map may be missing that were never written, and none of
-// it may count: each flushed write is there when the volume is opened again.
+// TestRemount: a file system that was remounted has none of its former pages. If its device failed, or went away and
+// came back, pages of a working map may be missing that were never written, and none of it may count: each flushed
+// write is there when the volume is reopened.
 func TestRemount(t *testing.T) {
 	for _, kind := range []string{"ext4", "btrfs"} {
 		t.Run(kind, func(t *testing.T) { testRemount(t, loopFS(t, kind)) })
@@ -58,8 +58,8 @@ func testRemount(t *testing.T, mount func() string) {
 	wantFlushed(t, path, f, work)
 }
 
-// wantFlushed has the working map begin as the disk had it, with nothing, and then wants each of the
-// first eight blocks, which were flushed.
+// wantFlushed makes the working map begin as the disk had it, empty, and then wants each of the first eight blocks,
+// which were flushed.
 func wantFlushed(t *testing.T, path string, f *os.File, work uint64) {
 	t.Helper()
 	if _, err := f.WriteAt(make([]byte, 64), int64(work)); err != nil {
@@ -75,7 +75,7 @@ func wantFlushed(t *testing.T, path string, f *os.File, work uint64) {
 	mustClose(t, v)
 }
 
-// abandon leaves a volume as a program does that is killed.
+// abandon leaves a volume as a killed program does.
 func abandon(t *testing.T, v *atomicVolume) {
 	t.Helper()
 	v.life.Close()
@@ -85,7 +85,7 @@ func abandon(t *testing.T, v *atomicVolume) {
 	}
 }
 
-// loopFS makes a file system in a file, and gives what mounts it, always by the same device in the same place.
+// loopFS makes a file system in a file, and returns what mounts it, always with the same device in the same place.
 func loopFS(t *testing.T, kind string) (mount func() string) {
 	t.Helper()
 	image, dir := filepath.Join(t.TempDir(), "image"), t.TempDir()
@@ -116,8 +116,8 @@ func loopFS(t *testing.T, kind string) (mount func() string) {
 	}
 }
 
-// TestFailedSyncInPlace: the system tells of a failed write-back once. Whoever is told, no later Flush
-// may say that what was lost is durable.
+// TestFailedSyncInPlace: the system reports a failed write-back once. Whoever gets the report, no later Flush may say
+// that what was lost is durable.
 func TestFailedSyncInPlace(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "v")
 	opened, err := inPlace(path, blockdev.Options{Size: mib})
@@ -158,8 +158,8 @@ func TestFailedSyncInPlace(t *testing.T) {
 	}
 }
 
-// TestFailedSuper: a superblock that couldn't be written leaves the other copy alone, however often it
-// is tried, and an extent that it was to name isn't used, nor stays mapped. The volume grows when it is opened again.
+// TestFailedSuper: if a superblock can't be written the other copy is left alone, however often it is tried, and an
+// extent that it was to name isn't used, nor stays mapped. The volume grows when it is reopened.
 func TestFailedSuper(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "v")
 	v := mustOpen(t, path, blockdev.Options{Size: mib})
@@ -204,8 +204,8 @@ func TestFailedSuper(t *testing.T) {
 	mustClose(t, again)
 }
 
-// TestFailedClose: where the last sync fails who closes the volume is told, and it isn't left as one that was closed
-// cleanly: whoever opens it next must take no page of the durable map for written.
+// TestFailedClose: if the last sync fails Close reports that, and the volume isn't left as if it had been closed
+// cleanly: the next open must not regard any page of the durable map as written.
 func TestFailedClose(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "v")
 	v := mustOpen(t, path, blockdev.Options{Size: mib})
@@ -236,8 +236,8 @@ func TestFailedClose(t *testing.T) {
 	mustClose(t, mustOpen(t, path, blockdev.Options{}))
 }
 
-// TestKilledReadOnly: what a killed program wrote, and didn't flush, is in the working maps alone. Whoever opens the
-// volume for reading only sees it all the same, as does a check, and neither changes the file.
+// TestKilledReadOnly: what a killed program wrote, and didn't flush, is only in the working maps. A read-only open sees
+// it all the same, as does a check, and neither changes the file.
 func TestKilledReadOnly(t *testing.T) {
 	path, s := unflushed(t)
 	before, err := os.ReadFile(path)
@@ -251,7 +251,7 @@ func TestKilledReadOnly(t *testing.T) {
 	if after, err := os.ReadFile(path); err != nil || !bytes.Equal(after, before) {
 		t.Errorf("reading changed the file: %v", err)
 	}
-	// What there is to allot is what no entry names.
+	// The blocks to allot are those that no entry names.
 	v := mustOpen(t, path, blockdev.Options{})
 	if want := int(s.extents[0].dataBlocks) - 8; v.free != want {
 		t.Errorf("%d free blocks, want %d", v.free, want)
@@ -260,8 +260,7 @@ func TestKilledReadOnly(t *testing.T) {
 	wantBlocks(t, path, blockdev.Options{}, -1)
 }
 
-// TestKilledDamage: an entry of the working map that is damaged costs the one logical block, and the repair carries
-// over the others.
+// TestKilledDamage: a damaged entry of the working map costs one logical block, and the repair carries over the others.
 func TestKilledDamage(t *testing.T) {
 	path, s := unflushed(t)
 	patch(t, path, int64(s.extents[0].workOff)+2*entrySize, []byte{20, 0, 0, 0, 0, 0, 0x34, 0x12})
@@ -277,8 +276,8 @@ func TestKilledDamage(t *testing.T) {
 	wantBlocks(t, path, blockdev.Options{}, 2)
 }
 
-// unflushed makes a volume whose block i holds the byte i+1, in blocks 0 to 7, of a program that was killed before any
-// of it was flushed.
+// unflushed makes a volume whose block i holds the byte i+1, in blocks 0 to 7, of a program that was killed before it
+// flushed any of that.
 func unflushed(t *testing.T) (path string, s superblock) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "v")
@@ -298,7 +297,7 @@ func unflushed(t *testing.T) (path string, s superblock) {
 	return path, s
 }
 
-// wantBlocks wants what unflushed wrote, but for one block that is lost.
+// wantBlocks wants what unflushed wrote, except for one lost block.
 func wantBlocks(t *testing.T, path string, o blockdev.Options, lost int) {
 	t.Helper()
 	v := mustOpen(t, path, o)
@@ -312,8 +311,8 @@ func wantBlocks(t *testing.T, path string, o blockdev.Options, lost int) {
 	}
 }
 
-// TestNoDescriptor: a volume whose program was killed isn't opened where descriptors are used up, so that nobody can tell
-// whether the page cache has its working map; and when there are some again, each write is there.
+// TestNoDescriptor: a volume whose program was killed isn't opened if descriptors are used up, so that it can't be
+// determined whether the page cache has its working map; once there are some again, each write is there.
 func TestNoDescriptor(t *testing.T) {
 	if !sandbox.Inside(t) {
 		return

@@ -8,9 +8,9 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/crash"
 )
 
-// simMemory is persistent memory that a volume is made in, and that remembers what of it is
-// durable. The volume stores to it as to any memory; what changed is found when it flushes,
-// fences or syncs, and each of these is a point at which the power may fail.
+// simMemory is persistent memory for a volume that records which of it is durable. The volume stores to it as to any
+// memory; changes are detected when it flushes, fences or syncs, and each of these is a point at which the power may
+// fail.
 type simMemory struct {
 	mem    []byte
 	seen   []byte // the content that the medium knows of
@@ -18,14 +18,14 @@ type simMemory struct {
 	faults memFaults
 	point  func() // called at each point
 
-	held []lineRange // flushed, and kept back by mapFirst
-	data int64       // where blocks begin, maps being before
+	held []lineRange // flushed, but held back by mapFirst
+	data int64       // where blocks begin; maps come before
 }
 
 // memFaults are the mistakes that the tests must notice.
 type memFaults struct {
 	noFlush     bool // lines are not flushed
-	noDataFlush bool // those of data are not
+	noDataFlush bool // lines of data are not
 	noFence     bool // flushes are not fenced
 	oneFence    bool // only what follows a map's flush is fenced
 	mapFirst    bool // the map is durable before the data
@@ -61,7 +61,7 @@ func (s *simMemory) observe() {
 	}
 }
 
-// crash gives what the memory may hold if the power fails now.
+// crash returns what the memory may hold if the power fails now.
 func (s *simMemory) crash(rnd *rand.Rand) []byte {
 	s.observe()
 	return s.m.Crash(rnd)

@@ -13,8 +13,8 @@ import (
 	"github.com/nvme-anywhere/nvmeof/blockdev/volumetest"
 )
 
-// TestFreedOnce: a range of which only the beginning was written frees what was written, each block once. One that were
-// freed again might have another logical block's data by then.
+// TestFreedOnce: unmapping a range of which only the beginning was written frees what was written, each block once. A
+// block that was freed again might by then hold another logical block's data.
 func TestFreedOnce(t *testing.T) {
 	const written, all = publishStep, 3 * publishStep
 	path := filepath.Join(t.TempDir(), "volume")
@@ -40,7 +40,7 @@ func TestFreedOnce(t *testing.T) {
 	mustClose(t, v)
 }
 
-// waitingWrite has all free blocks lent, and submits a write, which waits for one.
+// waitingWrite lends all free blocks, and submits a write, which waits for one.
 func waitingWrite(t *testing.T, v *atomicVolume) (ended chan error, loans []blockdev.LoanToken) {
 	t.Helper()
 	v.low = -1 // no checkpoint helps it
@@ -60,8 +60,8 @@ func waitingWrite(t *testing.T, v *atomicVolume) (ended chan error, loans []bloc
 	return ended, loans
 }
 
-// TestWaitingWriteFails: a write that waits for a free block ends when the volume fails, and those that come later are
-// refused. What there is can still be read.
+// TestWaitingWriteFails: a write that waits for a free block ends when the volume fails, and later ones are refused.
+// Existing data can still be read.
 func TestWaitingWriteFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v, _ := cachedVolume(t, 1024)
@@ -108,7 +108,8 @@ func wantServed(t *testing.T, v *atomicVolume, ended chan error, loans []blockde
 	end(t, v)
 }
 
-// TestDiscardServes: a discard frees blocks that the last checkpoint doesn't know, and a write that waits for one goes on.
+// TestDiscardServes: a discard frees blocks that the last checkpoint doesn't know, and a write that waits for one
+// continues.
 func TestDiscardServes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v, _ := cachedVolume(t, 1024)
@@ -124,7 +125,8 @@ func TestDiscardServes(t *testing.T) {
 	})
 }
 
-// TestReleaseServes: a view that ends frees blocks that were replaced meanwhile, and a write that waits for one goes on.
+// TestReleaseServes: a view that ends frees blocks that were replaced meanwhile, and a write that waits for one
+// continues.
 func TestReleaseServes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v, _ := cachedVolume(t, 1024)

@@ -6,9 +6,9 @@ import (
 	"github.com/nvme-anywhere/nvmeof/blockdev"
 )
 
-// readSuper finds the newest copy of the superblock. errs are those of the two copies. Where the newest is of a format
-// that this program doesn't know there is none: what the older one says, of before another program wrote the volume,
-// isn't so any more.
+// readSuper returns the newest copy of the superblock; errs are the errors of the two copies. If the newest has a
+// format that this program doesn't know it returns none: the older copy describes the volume before another program
+// wrote to it, and isn't valid any more.
 func readSuper(m *mapping) (s *superblock, errs [superCopies]error) {
 	for i := range superCopies {
 		if len(m.mem) < headSize {
@@ -36,8 +36,8 @@ func readSuper(m *mapping) (s *superblock, errs [superCopies]error) {
 	return s, errs
 }
 
-// writeSuper writes a superblock over the older of its copies. Where that fails the next one goes to
-// the same: the other may be the only one that is whole.
+// writeSuper writes a superblock over the older of its copies. If that fails the next one goes to the same place: the
+// other may be the only intact copy.
 func (v *atomicVolume) writeSuper(s superblock) error {
 	s.generation = v.super.generation + 1
 	to := v.m.mem[s.generation%superCopies*superSize:][:superSize]
@@ -51,7 +51,7 @@ func (v *atomicVolume) writeSuper(s superblock) error {
 	return nil
 }
 
-// setSession says in the superblock who may rely on the working maps.
+// setSession records in the superblock who may rely on the working maps.
 func (v *atomicVolume) setSession(s session) error {
 	if v.super.session == s {
 		return nil
@@ -61,7 +61,8 @@ func (v *atomicVolume) setSession(s session) error {
 	return v.writeSuper(next)
 }
 
-// maySpoil is why a file mustn't be written to in place, where it holds a volume that isn't, or nobody can tell.
+// maySpoil returns why a file mustn't be written to in place: it holds a volume that is written out of place, or that
+// can't be told.
 func maySpoil(m *mapping) (kind, err error) {
 	_, errs := readSuper(m)
 	for _, err := range errs {
@@ -76,7 +77,7 @@ func maySpoil(m *mapping) (kind, err error) {
 		"it holds a block-atomic volume, which writes in place would destroy: leave " + modeInPlace + " out")
 }
 
-// holdsNoVolume tells whether neither superblock is one.
+// holdsNoVolume reports whether neither copy is a superblock.
 func holdsNoVolume(m *mapping) bool {
 	_, errs := readSuper(m)
 	return areNone(errs)

@@ -13,11 +13,11 @@ import (
 	"github.com/nvme-anywhere/nvmeof/blockdev/volumetest"
 )
 
-// pageCache is memory before a disk, as Linux has it: a page that couldn't be written is clean from then on, and no
+// pageCache is memory in front of a disk, as in Linux: a page that couldn't be written is clean from then on, and no
 // sync writes it before something is stored to it again.
 type pageCache struct {
 	mem, disk []byte
-	clean     []byte // mem as it was when it was clean
+	clean     []byte // mem as it was when it was last clean
 	fails     func(offset int) bool
 }
 
@@ -80,8 +80,9 @@ func (c *pageCache) stored(t *testing.T, offset int, do func() error) bool {
 	return err != nil
 }
 
-// TestFailedSyncOfMap: where a page of the durable map couldn't be written, the disk has entries that the page cache
-// hasn't, and the next program finds blocks free that those name. The page is written before any of them is used.
+// TestFailedSyncOfMap: if a page of the durable map couldn't be written, the disk has entries that the page cache
+// doesn't have, and the next program regards blocks as free that those name. The page is written before any of them is
+// used.
 func TestFailedSyncOfMap(t *testing.T) {
 	if raceEnabled {
 		t.Skip("a fault in the race detector's own code ends the program")
@@ -137,7 +138,7 @@ func TestFailedSyncOfMap(t *testing.T) {
 	end(t, v)
 }
 
-// end leaves a volume, but not its memory.
+// end ends a volume, but keeps its memory.
 func end(t *testing.T, v *atomicVolume) {
 	t.Helper()
 	v.life.Close()
@@ -147,7 +148,7 @@ func end(t *testing.T, v *atomicVolume) {
 	}
 }
 
-// TestFailedReplay: where the blocks of a killed program's working map couldn't be written, a second try to take it
+// TestFailedReplay: if the blocks of a killed program's working map couldn't be written, a second attempt to take it
 // over would find them clean, and so the durable map counts.
 func TestFailedReplay(t *testing.T) {
 	path, _ := filled(t)

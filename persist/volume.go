@@ -13,7 +13,7 @@ import (
 type volume struct {
 	info   blockdev.Info
 	m      *mapping
-	lines  *lineFlusher // makes writes durable at once; nil where msync must
+	lines  *lineFlusher // makes writes durable at once; nil if msync has to
 	region [1]*blockdev.Region
 	guard  *blockdev.Guard
 	life   *blockdev.Lifetime
@@ -21,9 +21,9 @@ type volume struct {
 	pool     *blockdev.Pool[struct{}]
 	flushes  blockdev.FlushGroup
 	sync     func([]byte) error    // makes memory of the mapping durable
-	syncFile func() error          // makes durable what the file system has recorded of holes
-	syncing  sync.Mutex            // one sync at a time, so that all know of one that failed
-	failed   atomic.Pointer[error] // why nothing is made durable any more
+	syncFile func() error          // makes the file system's record of holes durable
+	syncing  sync.Mutex            // one sync at a time, so that all learn of a failed one
+	failed   atomic.Pointer[error] // why nothing can be made durable any more
 }
 
 const (
@@ -32,7 +32,7 @@ const (
 	poolSize   = 8
 )
 
-// stage is what a request on the pool is there for. It lies in Request.Private.
+// stage says what a request is on the pool for. It is kept in Request.Private.
 type stage uint8
 
 const (
@@ -79,7 +79,7 @@ func (v *volume) Submit(r *blockdev.Request) {
 	}
 }
 
-// run is what a request needs that may block.
+// run does the part of a request that may block.
 func (v *volume) run(r *blockdev.Request) {
 	switch {
 	case r.Op == blockdev.OpFlush:
@@ -93,19 +93,19 @@ func (v *volume) run(r *blockdev.Request) {
 	}
 }
 
-// write applies a write or write zeroes, now or when the views in its range are released.
+// write applies a write or write zeroes, now or once the views in its range are released.
 func (v *volume) write(r *blockdev.Request) {
 	if v.guard.Write(r) {
 		v.applied(r)
 	}
 }
 
-// apply is one piece of a request, alone with it in its stripe. Lines are flushed, and the
-// flush is fenced, before the stripe is left: the next piece may run on another processor,
-// whose fence would not cover this one's.
+// apply does one piece of a request, which has the piece's stripe to itself. Lines are flushed, and the flush is
+// fenced, before the stripe is released: the next piece may run on another processor, whose fence would not cover this
+// one's stores.
 func (v *volume) apply(r *blockdev.Request, off, n int64) {
 	if r.Err != nil {
-		return // a piece before this failed
+		return // an earlier piece failed
 	}
 	var err error
 	switch {
@@ -121,7 +121,7 @@ func (v *volume) apply(r *blockdev.Request, off, n int64) {
 		err = v.m.fill(r, v.m.mem[off:off+n], off-r.Offset)
 	case v.unmaps(r):
 		if err = v.m.punch(off, n); err == nil {
-			return // the file system writes no lines of this processor
+			return // the file system doesn't write through this processor's cache lines
 		}
 	default:
 		err = v.m.zero(off, n)
@@ -134,14 +134,14 @@ func (v *volume) apply(r *blockdev.Request, off, n int64) {
 	}
 }
 
-// unmaps tells whether the range of a write zeroes is given back rather than cleared. For
-// small ranges clearing is cheaper, and so is the write that follows.
+// unmaps reports whether the range of a write zeroes is deallocated rather than cleared. For small ranges clearing is
+// cheaper, and so is the next write to them.
 func (v *volume) unmaps(r *blockdev.Request) bool {
 	return r.MayUnmap && r.Length >= background && v.info.Discard
 }
 
-// applied ends a write, or has it made durable first: with FUA where lines aren't, and where
-// the file system's own records changed, which flushed lines don't cover.
+// applied ends a write, or has it made durable first: with FUA if lines aren't flushed, and if the file system's own
+// metadata changed, which flushed lines don't cover.
 func (v *volume) applied(r *blockdev.Request) {
 	needs := r.FUA && v.info.VolatileCache ||
 		r.Op == blockdev.OpWriteZeroes && v.unmaps(r) && v.lines != nil
@@ -153,8 +153,8 @@ func (v *volume) applied(r *blockdev.Request) {
 	v.pool.Submit(r)
 }
 
-// durably calls a sync. Where one fails, the system tells of it once and takes the pages for clean,
-// whosever they were; so no later one can vouch for what was written before.
+// durably calls a sync. If one fails, the system reports that once and marks the pages as clean, whichever write they
+// belong to; so no later sync can vouch for earlier writes.
 func (v *volume) durably(sync func() error) error {
 	v.syncing.Lock()
 	defer v.syncing.Unlock()
@@ -169,7 +169,7 @@ func (v *volume) durably(sync func() error) error {
 	return err
 }
 
-// syncRequest makes the range of r durable.
+// syncRequest makes r's range durable.
 func (v *volume) syncRequest(r *blockdev.Request) error {
 	if v.lines != nil {
 		return v.syncFile()
@@ -179,8 +179,8 @@ func (v *volume) syncRequest(r *blockdev.Request) error {
 
 func (v *volume) syncAll() error { return v.sync(v.m.mem) }
 
-// discard punches a hole, under views too: they see zeroes, a page at a time. Where nobody flushes, as a completed write
-// is durable, the hole is so, too.
+// discard punches a hole, also under views: they see zeroes, one page at a time. If completed writes are durable, so
+// that nobody flushes, the hole is made durable, too.
 func (v *volume) discard(r *blockdev.Request) {
 	var err error
 	if v.info.Discard {
@@ -192,7 +192,7 @@ func (v *volume) discard(r *blockdev.Request) {
 	v.finish(r, err)
 }
 
-// finish completes a request with an error of the system, or none.
+// finish completes a request with a system error, or nil.
 func (v *volume) finish(r *blockdev.Request, err error) {
 	if err != nil {
 		err = v.info.Fail(r.Op, r.Offset, v.m.below.KindOf(err), err)
@@ -207,7 +207,7 @@ func (v *volume) end(r *blockdev.Request, err error) {
 
 func (v *volume) Regions() []*blockdev.Region { return v.region[:] }
 
-// Prefetch fetches where the range begins.
+// Prefetch fetches the beginning of the range.
 func (v *volume) Prefetch(op blockdev.Op, offset, length int64) {
 	if !v.life.Enter() {
 		return
@@ -241,13 +241,13 @@ func (v *volume) View(segs []blockdev.Segment, offset, length int64) ([]blockdev
 	}), t, nil
 }
 
-// Release lets the writers go on that waited for the view, and the volume be closed.
+// Release lets writers continue that waited for the view, and allows the volume to be closed.
 func (v *volume) Release(t blockdev.ViewToken) {
 	v.guard.Release(t)
 	v.life.Leave()
 }
 
-// Close makes everything durable, as every kind does.
+// Close makes everything durable, as for every kind of volume.
 func (v *volume) Close() error {
 	if !v.life.Close() {
 		return v.info.Closed("close")

@@ -46,7 +46,7 @@ func inPlace(path string, o blockdev.Options) (blockdev.Volume, error) {
 
 func TestMappedFile(t *testing.T) { suite(t, (*testing.T).TempDir, inPlace) }
 
-// shm gives a directory on a tmpfs.
+// shm returns a directory on a tmpfs.
 func shm(t *testing.T) string {
 	dir, err := os.MkdirTemp("/dev/shm", "persist") //nolint:usetesting // t.TempDir may not be on a tmpfs
 	if err != nil {
@@ -94,8 +94,8 @@ func TestLines(t *testing.T) {
 	})
 }
 
-// TestDurableHoles: where a completed write is durable, what was given back is so too when that completes: old data
-// doesn't come back with the power.
+// TestDurableHoles: if a completed write is durable, so is a completed discard: old data doesn't come back after a
+// power failure.
 func TestDurableHoles(t *testing.T) {
 	var l flushed
 	v, err := openDAX(filepath.Join(t.TempDir(), "v"), blockdev.Options{Size: 4 * mib}, l.flusher())
@@ -124,8 +124,7 @@ func TestDurableHoles(t *testing.T) {
 	}
 }
 
-// TestDurableLines checks that a write's lines, and no others, are flushed and fenced when it
-// completes.
+// TestDurableLines checks that a write's lines, and no others, are flushed and fenced when it completes.
 func TestDurableLines(t *testing.T) {
 	var l flushed
 	v, err := openDAX(filepath.Join(t.TempDir(), "v"), blockdev.Options{Size: 4 * mib, BlockSize: 512}, l.flusher())
@@ -227,7 +226,7 @@ func TestOpenErrors(t *testing.T) {
 	}
 }
 
-// TestCut cuts the file under the mapping: requests fail, and nothing else does.
+// TestCut truncates the file under the mapping: requests fail, and nothing else does.
 func TestCut(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "v")
 	v, err := inPlace(path, blockdev.Options{Size: mib})
@@ -259,7 +258,7 @@ func TestCut(t *testing.T) {
 	v.Close()
 }
 
-// TestCutLines is TestCut for stores that go past the caches, and for flushed lines.
+// TestCutLines is TestCut for stores that bypass the caches, and for flushed lines.
 func TestCutLines(t *testing.T) {
 	lines := flusher()
 	if lines == nil {
@@ -282,7 +281,7 @@ func TestCutLines(t *testing.T) {
 	}
 }
 
-// TestOtherPanics lets panics go on that aren't the mapping's.
+// TestOtherPanics checks that panics from elsewhere than the mapping continue.
 func TestOtherPanics(t *testing.T) {
 	m := &mapping{mem: mapped(t, 4096)}
 	bad := mapped(t, 4096)
@@ -344,8 +343,8 @@ func TestFullXFS(t *testing.T) {
 	}
 }
 
-// TestLostOnFull: what can't be read is a medium error, also where the file system is full: that is no reason for a read
-// to fail.
+// TestLostOnFull: unreadable data is a medium error even if the file system is full: that is no reason for a read to
+// fail.
 func TestLostOnFull(t *testing.T) {
 	for name, open := range map[string]openFunc{"out of place": Open, "in place": inPlace} {
 		t.Run(name, func(t *testing.T) {
@@ -386,7 +385,7 @@ func fillUp(t *testing.T, dir string) {
 	}
 	defer f.Close()
 	for _, n := range []int{64 << 10, 1 << 10} {
-		if err := f.Sync(); err != nil { // what was cut off another file is free then
+		if err := f.Sync(); err != nil { // space truncated from another file is free then
 			t.Fatal(err)
 		}
 		for err = nil; err == nil; {

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// TestAddressChange: a host whose address changes while it is connected, as by DHCP, comes back from the new one, and
-// what it wrote is as it should be.
+// TestAddressChange: a host whose address changes while it is connected, as with DHCP, reconnects from the new one, and
+// what it wrote is intact.
 func TestAddressChange(t *testing.T) {
 	alone(t)
 	l := newLossyLink(t, lossyConfig{mtu: 4200, rate: 125e6, queue: 1 << 20})
@@ -17,7 +17,7 @@ func TestAddressChange(t *testing.T) {
 	e := l.ends[0]
 	for _, transport := range transports {
 		load := startOn(t, e.do, nil, "nvmeinit", verifyLoad("5s", "-t", transport, "-a", l.ends[1].addr.String(), "-s", nvmePort, "--ctrl-loss-tmo", "60",
-			"-k", "2")...) // TCP has nothing else that tells of the loss
+			"-k", "2")...) // nothing else tells TCP of the loss
 		before := e.received(t)
 		eventually(t, time.Minute, "data", func() bool { return e.received(t) > before+1<<20 })
 		old := e.addr
@@ -36,7 +36,7 @@ func TestAddressChange(t *testing.T) {
 	}
 }
 
-// received is what has come through the device so far, in bytes.
+// received returns how many bytes have come through the device so far.
 func (e *linkEnd) received(t *testing.T) int {
 	t.Helper()
 	var links []struct {

@@ -23,8 +23,8 @@ type ioLoad struct {
 
 func (l ioLoad) String() string { return fmt.Sprintf("%s-%dk", l.op.IOName(), l.size>>10) }
 
-// TestNoAllocations counts what the heap gives in steady state to host and target together, for
-// reads and writes in the capsule and beside it.
+// TestNoAllocations counts the heap allocations of host and target together in steady state, for reads and writes with
+// data in the capsule and outside it.
 func TestNoAllocations(t *testing.T) {
 	alone(t)
 	if racing() {
@@ -33,7 +33,7 @@ func TestNoAllocations(t *testing.T) {
 	volumes := []struct {
 		name string
 		open func(testing.TB) (string, blockdev.Options)
-		ios  int // in 100,000
+		ios  int // per 100,000
 	}{{"mem", memVolume, 100_000}, {"file", fileVolume, 20_000}, {"io_uring", ringVolume, 20_000}, {"pmem", pmemVolume, 100_000}}
 	for _, v := range volumes {
 		t.Run(v.name, func(t *testing.T) {
@@ -55,15 +55,15 @@ func TestNoAllocations(t *testing.T) {
 }
 
 func countAllocations(t *testing.T, h *hostSide, l ioLoad) {
-	// What runs besides, timers and the collector itself, allocates too, now and then.
+	// Timers and the collector itself allocate now and then, too.
 	const (
-		most   = 0.01 // an I/O
+		most   = 0.01 // per I/O
 		aside  = 100
-		warmUp = 5 // in 1/n of what is counted
+		warmUp = 5 // as 1/n of what is counted
 	)
 	d := newDriver(t, h, l)
 	defer d.free()
-	d.run(t, l.ios/warmUp) // tables and pools grow to their size
+	d.run(t, l.ios/warmUp) // until tables and pools have their size
 	n := allocations(func() { d.run(t, l.ios) })
 	rate := float64(n) / float64(l.ios)
 	t.Logf("%d allocations in %d I/Os: %.5f each", n, l.ios, rate)
@@ -72,8 +72,8 @@ func countAllocations(t *testing.T, h *hostSide, l ioLoad) {
 	}
 }
 
-// allocations counts what the heap gives while f runs, without what Go's scheduler takes for a thread: it adds
-// threads where the system lets those that there are wait, which says nothing about f.
+// allocations counts heap allocations while f runs, without those that Go's scheduler makes for a new thread: it adds
+// threads if the system lets the existing ones wait, which says nothing about f.
 func allocations(f func()) int {
 	const ofThread = 7 // an m, its two stacks' g, and what goes with them (runtime.allocm)
 	threads := pprof.Lookup("threadcreate")
@@ -197,7 +197,7 @@ func newPathsDriver(t *testing.T, s *multipath.Subsystem) *pathsDriver {
 	return d
 }
 
-// next is Done of each request; the contexts of two transports run it at once.
+// next is Done of each request; the contexts of two transports call it concurrently.
 func (d *pathsDriver) next(r *host.Request) {
 	if err := r.Check(); err != nil || d.left.Add(-1) < 0 {
 		d.ended <- err

@@ -10,8 +10,8 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme/target"
 )
 
-// TestANA: a host with two paths to a namespace is told when one of them can't be used any
-// more, sees it in the log, and goes on over the other, over every transport.
+// TestANA: over every transport, a host with two paths to a namespace is notified when one of them can't be used any
+// more, sees that in the log, and continues over the other.
 func TestANA(t *testing.T) {
 	noLeaks(t)
 	v := newMemory(t, 16<<20)

@@ -31,18 +31,17 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme/target"
 )
 
-// attackEnv set to 1 demands that honest hosts keep 80% of their throughput, of which a busy
-// machine leaves nothing sure.
+// attackEnv set to 1 demands that honest hosts keep 80% of their throughput, which can't be guaranteed on a busy
+// machine.
 const attackEnv = "NVMEOF_ATTACK"
 
-// Honest work is measured in turns, quiet and attacked, so that what else the machine does meets
-// both alike.
+// Honest work is measured alternately without and under attack, so that other load of the machine affects both alike.
 const (
 	attackTurns = 40
 	attackTurn  = 50 * time.Millisecond
 	attackPace  = time.Millisecond // between two packets of an attacker
 
-	attackHalfOpen = 64 // so few that an attacker takes all of them, however slow the machine
+	attackHalfOpen = 64 // few enough for an attacker to take all of them, however slow the machine
 )
 
 // victim is a target in this process.
@@ -91,14 +90,14 @@ func newVictim(t *testing.T) *victim {
 	return v
 }
 
-// honest writes and reads what it wrote, over one path, until ctx ends.
+// honest writes and reads back what it wrote, over one path, until ctx ends.
 type honest struct {
 	*hostSide
 	ops atomic.Int64
 	err atomic.Pointer[error]
 }
 
-// work does it on blocks from first on.
+// work does that on blocks from first on.
 func (h *honest) work(ctx context.Context, first, blocks int64) {
 	if err := h.try(ctx, first, blocks); err != nil {
 		h.err.CompareAndSwap(nil, &err)
@@ -149,7 +148,7 @@ type attacker struct {
 	away *decoy
 }
 
-// aim turns to the victim or the decoy.
+// aim switches to the victim or the decoy.
 func (a *attacker) aim() {
 	addr := a.v.addr.Addr()
 	if a.away.on.Load() {
@@ -161,8 +160,8 @@ func (a *attacker) aim() {
 	}
 }
 
-// newAttacker takes a socket on addr, where port 0 is any: the RNIC doesn't look at the port of a
-// sender, so that this is all it takes to speak for the host at addr.
+// newAttacker opens a socket on addr; port 0 means any: the RNIC ignores the sender's port, so that this suffices to
+// impersonate the host at addr.
 func newAttacker(t *testing.T, v *victim, away *decoy, addr netip.Addr) *attacker {
 	t.Helper()
 	conn, err := udp.Listen(netip.AddrPortFrom(addr, 0), udp.Config{})
@@ -180,7 +179,7 @@ func (a *attacker) send(b []byte) {
 	}
 }
 
-// random is a packet of any opcode with a right ICRC: a guess at queue pair, PSN and key.
+// random returns a packet of any opcode with a correct ICRC: a guess at queue pair, PSN and key.
 func (a *attacker) random() []byte {
 	ops := []wire.Opcode{
 		wire.RCSendOnly, wire.RCSendFirst, wire.RCSendLast, wire.RCWriteOnly, wire.RCWriteFirst, wire.RCReadRequest,
@@ -197,7 +196,7 @@ func (a *attacker) random() []byte {
 	return p.Append(nil, a.flow, 0)
 }
 
-// mangled is one with a wrong ICRC, or cut short.
+// mangled returns one with a wrong ICRC, or truncated.
 func (a *attacker) mangled() []byte {
 	b := a.random()
 	if a.rng.IntN(2) == 0 {
@@ -208,7 +207,7 @@ func (a *attacker) mangled() []byte {
 	return b
 }
 
-// datagram is a MAD to QP 1.
+// datagram returns a MAD for QP 1.
 func (a *attacker) datagram(payload []byte) []byte {
 	p := wire.Packet{
 		BTH:  wire.BTH{Opcode: wire.UDSendOnly, PKey: wire.DefaultPKey, DestQP: wire.QP1, PSN: wire.MakePSN(a.rng.Uint32())},
@@ -217,14 +216,14 @@ func (a *attacker) datagram(payload []byte) []byte {
 	return p.Append(nil, a.flow, 0)
 }
 
-// mad is a management datagram of any kind, with any content, and some of any length.
+// mad returns a management datagram of any kind, with any content, and sometimes of any length.
 func (a *attacker) mad() []byte {
 	b := make([]byte, mad.Size)
 	for i := range b {
 		b[i] = byte(a.rng.Uint32())
 	}
-	// Classes (IBTA 13.4.4): subnet management, both ways, and administration, performance,
-	// communication management, vendor's.
+	// Classes (IBTA 13.4.4): subnet management, both ways, and administration, performance, communication management,
+	// vendor's.
 	classes := []byte{0x01, 0x81, 0x03, 0x04, 0x07, 0x09, 0x30}
 	switch a.rng.IntN(4) {
 	case 0:
@@ -232,7 +231,7 @@ func (a *attacker) mad() []byte {
 	case 1:
 		b = b[:4*a.rng.IntN(mad.Size/4)]
 	default:
-		// A header that leads it to a message of communication management (IBTA 13.4.2).
+		// A header that makes it a message of communication management (IBTA 13.4.2).
 		copy(b, []byte{1, 7, 2, 3})
 		attr := mad.AttrREQ + mad.AttributeID(a.rng.IntN(int(mad.AttrAPR-mad.AttrREQ)+2)) // and one that doesn't exist
 		binary.BigEndian.PutUint16(b[16:], uint16(attr))
@@ -240,7 +239,7 @@ func (a *attacker) mad() []byte {
 	return a.datagram(b)
 }
 
-// request is a good connection request that nothing will follow: half open it stays.
+// request returns a valid connection request that nothing will follow: the connection stays half open.
 func (a *attacker) request() []byte {
 	src, dst := a.conn.LocalAddr().Addr(), a.dst.Addr()
 	req := &mad.REQ{
@@ -255,7 +254,7 @@ func (a *attacker) request() []byte {
 	return a.datagram(mad.Append(nil, a.rng.Uint64(), req))
 }
 
-// stream is a TCP connection that begins well or badly, and then sends anything, or nothing.
+// stream is a TCP connection that begins correctly or not, and then sends anything, or nothing.
 func (a *attacker) stream(ctx context.Context) {
 	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: a.conn.LocalAddr().Addr().AsSlice()}}
 	c, err := d.DialContext(ctx, "tcp", netip.AddrPortFrom(a.dst.Addr(), a.v.addr.Port()).String())
@@ -286,9 +285,8 @@ func (a *attacker) stream(ctx context.Context) {
 	}
 }
 
-// decoy is what attackers attack in quiet turns: an address that takes everything and does
-// nothing. So what the attackers themselves cost is the same in all turns, and what differs is
-// what they cost the victim.
+// decoy is what attackers attack in quiet turns: an address that accepts everything and does nothing. So the attackers'
+// own load is the same in all turns, and what differs is what they cost the victim.
 type decoy struct {
 	addr netip.Addr
 	on   atomic.Bool
@@ -319,8 +317,8 @@ func newDecoy(t *testing.T) *decoy {
 	return d
 }
 
-// attack has attackers guess, flood, lie about the address of an honest host, and stall, until ctx
-// ends: the victim, or away while that is on. The group ends with them.
+// attack has attackers guess, flood, spoof the address of an honest host, and stall, until ctx ends: at the victim, or
+// at the decoy while away is set. The group ends with them.
 func (v *victim) attack(ctx context.Context, t *testing.T, away *decoy, honestAddr netip.Addr) *sync.WaitGroup {
 	t.Helper()
 	running := new(sync.WaitGroup)
@@ -352,8 +350,8 @@ func (v *victim) attack(ctx context.Context, t *testing.T, away *decoy, honestAd
 	return running
 }
 
-// turns takes turns without attackers and with them, and returns how many operations of h ended in
-// these and in those.
+// turns alternates between turns without attackers and with them, and returns how many operations of h ended in the
+// former and in the latter.
 func (v *victim) turns(t *testing.T, h *honest, away *decoy) (quiet, attacked int64) {
 	t.Helper()
 	goroutines := runtime.NumGoroutine()
@@ -372,9 +370,8 @@ func (v *victim) turns(t *testing.T, h *honest, away *decoy) (quiet, attacked in
 	return quiet, attacked
 }
 
-// Attackers that guess, flood, lie and stall: honest hosts see no error and no altered byte, keep
-// most of their throughput, memory and goroutines stay bounded, and what was refused is counted,
-// and logged at a bounded rate.
+// Attackers that guess, flood, spoof and stall: honest hosts see no error and no altered byte, and keep most of their
+// throughput; memory and goroutines stay bounded; and what was refused is counted, and logged at a bounded rate.
 func TestAttack(t *testing.T) {
 	v := newVictim(t)
 	overRDMA := &honest{hostSide: dialHost(t, v.addr, "rdma", nil)}
@@ -397,7 +394,7 @@ func TestAttack(t *testing.T) {
 	if grown := heapInUse() - heap; grown > 64<<20 {
 		t.Errorf("the heap grew by %d bytes", grown)
 	}
-	// Whoever is honest can still come in, also from the address that others lie about.
+	// Honest hosts can still connect, even from the spoofed address.
 	again := dialHost(t, v.addr, "rdma", nil)
 	again.close(t)
 	cancel()
@@ -420,7 +417,7 @@ func TestAttack(t *testing.T) {
 	}
 }
 
-// during is how many operations end in d.
+// during returns how many operations end in d.
 func (h *honest) during(d time.Duration) int64 {
 	before := h.ops.Load()
 	<-time.After(d)
@@ -455,8 +452,7 @@ func (v *victim) checkCounters(t *testing.T, took time.Duration) {
 	}
 }
 
-// What a stranger with a queue pair of its own can reach by guessing keys: nothing. Each guess costs
-// it the connection.
+// What a stranger with a queue pair of its own can reach by guessing keys: nothing. Each guess costs it the connection.
 func TestSprayedKeys(t *testing.T) {
 	v := newVictim(t)
 	nic, err := softrnic.OpenFor(v.addr.Addr(), softrnic.Config{})
@@ -490,8 +486,8 @@ func TestSprayedKeys(t *testing.T) {
 	}
 }
 
-// guessKey connects a queue pair as a host would, and uses it for a WRITE to memory whose key and
-// address are guessed. (A target serves no READ and no atomic at all: its REP says so.)
+// guessKey connects a queue pair as a host would, and uses it for a WRITE to memory whose key and address are guessed.
+// (A target doesn't serve READs or atomics at all: its REP says so.)
 func guessKey(t *testing.T, nic *softrnic.RNIC, pd verbs.PD, to netip.AddrPort) {
 	t.Helper()
 	must := func(err error) {

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// genKey has a program make a secret, and a file that holds it.
+// genKey has a program generate a secret, and writes it to a file.
 func genKey(t testing.TB, program, path string, args ...string) string {
 	t.Helper()
 	r := start(t, nil, program, append([]string{"gen-dhchap-key", "--output", path}, args...)...).result(t, cliTimeout)
@@ -27,8 +27,8 @@ func genKey(t testing.TB, program, path string, args ...string) string {
 // secrets are files with what a target and its host know.
 type secrets struct {
 	dir                 string
-	file                string // of the target
-	host, ctrl, wrong   string // of the host: a secret each
+	file                string // the target's
+	host, ctrl, wrong   string // the host's: one secret each
 	hostText, ctrlTexts string
 }
 
@@ -43,7 +43,7 @@ func makeSecrets(t testing.TB) *secrets {
 	return s
 }
 
-// know has the target's file hold another secret of the host.
+// know gives the target's file another secret of the host.
 func (s *secrets) know(t testing.TB, host string) {
 	t.Helper()
 	if err := os.WriteFile(s.file, []byte("# one host\n"+oneHost+" "+host+" "+s.ctrlTexts+"\n"), 0o600); err != nil {
@@ -51,7 +51,7 @@ func (s *secrets) know(t testing.TB, host string) {
 	}
 }
 
-// hide fails the test if a text has one of the secrets in it.
+// hide fails the test if a text contains one of the secrets.
 func (s *secrets) hide(t testing.TB, what, text string) {
 	t.Helper()
 	for _, x := range []string{s.hostText, s.ctrlTexts} {
@@ -61,7 +61,7 @@ func (s *secrets) hide(t testing.TB, what, text string) {
 	}
 }
 
-// asHost are the arguments of a host with the files of its secret and the controller's.
+// asHost returns the arguments of a host with the files of its secret and the controller's.
 func asHost(host string, files ...string) []string {
 	args := []string{"-n", testNQN, "-q", host, "-i", "2"}
 	for i, f := range files {
@@ -70,8 +70,8 @@ func asHost(host string, files ...string) []string {
 	return args
 }
 
-// TestAuthenticationPrograms: both programs with good secrets and bad ones, over both transports;
-// what goes wrong says what to do, and no secret shows anywhere.
+// TestAuthenticationPrograms: both programs with good secrets and bad ones, over both transports; errors say what to
+// do, and no secret shows up anywhere.
 func TestAuthenticationPrograms(t *testing.T) {
 	t.Parallel()
 	s := makeSecrets(t)
@@ -106,7 +106,7 @@ func TestAuthenticationPrograms(t *testing.T) {
 	tgt.stop(t)
 }
 
-// refuseAuthentication connects with what is wrong.
+// refuseAuthentication connects with wrong secrets.
 func refuseAuthentication(t *testing.T, tgt *targetProgram, transport string, s *secrets) {
 	t.Helper()
 	for _, x := range []struct {
@@ -130,7 +130,7 @@ func refuseAuthentication(t *testing.T, tgt *targetProgram, transport string, s 
 	}
 }
 
-// TestSecretsOfOthers: a file of secrets that others may read isn't taken.
+// TestSecretsOfOthers: a file of secrets that others may read is refused.
 func TestSecretsOfOthers(t *testing.T) {
 	t.Parallel()
 	s := makeSecrets(t)
@@ -168,7 +168,7 @@ func waitText(t testing.TB, o *output, text string) {
 	eventually(t, cliTimeout, fmt.Sprintf("%q", text), func() bool { return strings.Contains(o.String(), text) })
 }
 
-// liveAuth is a target whose operator changes its secrets, in a file of its own, while oneHost uses it.
+// liveAuth is a target whose operator changes its secrets, in a separate file, while oneHost uses it.
 type liveAuth struct {
 	*configured
 	*secrets
@@ -176,7 +176,7 @@ type liveAuth struct {
 	who  []string // flags of oneHost
 }
 
-// startLiveAuth starts one that demands nothing yet.
+// startLiveAuth starts one that doesn't demand authentication yet.
 func startLiveAuth(t *testing.T) *liveAuth {
 	t.Helper()
 	s := makeSecrets(t)
@@ -194,7 +194,7 @@ subsystems:
 	return l
 }
 
-// demand has the target demand authentication.
+// demand makes the target demand authentication.
 func (l *liveAuth) demand(t *testing.T) {
 	t.Helper()
 	writeText(t, l.configured.file, l.open+fmt.Sprintf(`authentication:
@@ -205,7 +205,7 @@ func (l *liveAuth) demand(t *testing.T) {
 	l.change(t, "reload")
 }
 
-// withSecret are the flags of oneHost with its secret.
+// withSecret returns the flags of oneHost with its secret.
 func (l *liveAuth) withSecret() []string {
 	return append(slices.Clone(l.who), "--dhchap-secret-file", l.host)
 }
@@ -218,7 +218,7 @@ func (l *liveAuth) hold(t *testing.T, transport string, flags []string) *program
 	return p
 }
 
-// refusesReload has the target refuse what its file says, with a reason, and stay as it was.
+// refusesReload: the target refuses what its file says, with a reason, and stays as it was.
 func (l *liveAuth) refusesReload(t *testing.T, reasons ...string) {
 	t.Helper()
 	before := l.change(t, "config")
@@ -233,8 +233,8 @@ func (l *liveAuth) refusesReload(t *testing.T, reasons ...string) {
 	}
 }
 
-// TestAuthenticationLive: the operator gives a running target new secrets. Who is connected stays,
-// authenticates anew when told to, and connects with the new secret only.
+// TestAuthenticationLive: the operator gives a running target new secrets. A connected host stays connected,
+// reauthenticates when told to, and can only connect with the new secret.
 func TestAuthenticationLive(t *testing.T) {
 	t.Parallel()
 	l := startLiveAuth(t)
@@ -265,7 +265,7 @@ func TestAuthenticationLive(t *testing.T) {
 			t.Error(p.stderr.String())
 		}
 	}
-	// Who connected in between has gone, which the target may notice later.
+	// The host that connected in between is gone, which the target may notice later.
 	eventually(t, cliTimeout, "only those that stay", func() bool { return len(l.status(t).Subsystems[0].Controllers) <= 3 })
 	controllers, authenticated := l.status(t).Subsystems[0].Controllers, 0
 	for _, ctrl := range controllers {
@@ -279,8 +279,8 @@ func TestAuthenticationLive(t *testing.T) {
 	l.stop(t)
 }
 
-// TestAuthenticationStale: who is told to authenticate anew, and has a secret that the target doesn't know, learns that
-// it is about that, although the target ends the connection at once, maybe before its answer is through.
+// TestAuthenticationStale: a host that is told to reauthenticate, but has a secret that the target doesn't know, learns
+// that this is the reason, although the target ends the connection at once, maybe before its answer has arrived.
 func TestAuthenticationStale(t *testing.T) {
 	t.Parallel()
 	l := startLiveAuth(t)
@@ -305,7 +305,7 @@ func TestAuthenticationStale(t *testing.T) {
 	l.stop(t)
 }
 
-// TestAuthenticationRefusedLive: a change of secrets that can't be made changes nothing, and puts nobody out.
+// TestAuthenticationRefusedLive: a change of secrets that isn't possible changes nothing, and disconnects nobody.
 func TestAuthenticationRefusedLive(t *testing.T) {
 	t.Parallel()
 	l := startLiveAuth(t)
@@ -334,8 +334,8 @@ func TestAuthenticationRefusedLive(t *testing.T) {
 	l.stop(t)
 }
 
-// TestAuthenticationRevoked: a host whose secret is taken away is put out, and so is one that came
-// before secrets were demanded and has none.
+// TestAuthenticationRevoked: a host whose secret is removed is disconnected, and so is one that connected before
+// secrets were demanded and has none.
 func TestAuthenticationRevoked(t *testing.T) {
 	t.Parallel()
 	l := startLiveAuth(t)
@@ -354,7 +354,7 @@ func TestAuthenticationRevoked(t *testing.T) {
 	l.stop(t)
 }
 
-// forget has the file of secrets know another host only.
+// forget makes the file of secrets contain only another host.
 func forget(t *testing.T, l *liveAuth) {
 	t.Helper()
 	secret := genKey(t, "nvmetgt", filepath.Join(l.dir, "another"))

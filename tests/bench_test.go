@@ -63,8 +63,8 @@ func writeText(t testing.TB, path, text string) {
 	}
 }
 
-// fioFile is a job file that both fio and nvmeinit take. Most of its jobs end by what they have done, as nobody knows how
-// much a busy machine does in a while.
+// fioFile is a job file that both fio and nvmeinit accept. Most of its jobs end after an amount of work, since it is
+// unknown how much a busy machine does in a given time.
 const fioFile = `
 [global]
 bs=4k
@@ -107,7 +107,7 @@ bsrange=4k-16k
 random_distribution=zoned:60/10:40/90
 `
 
-// fioReport is what a tool reads of fio's JSON.
+// fioReport is the part of fio's JSON that tools read.
 type fioReport struct {
 	Version string `json:"fio version"`
 	Jobs    []struct {
@@ -143,7 +143,7 @@ type fioLatency struct {
 	Percentile, Bins          map[string]float64
 }
 
-// readFio reads fio's JSON, or what says to be that, and holds its figures against each other.
+// readFio reads fio's JSON, or what claims to be that, and checks its figures against each other.
 func readFio(t *testing.T, out []byte) fioReport {
 	t.Helper()
 	var r fioReport
@@ -174,7 +174,7 @@ func readFio(t *testing.T, out []byte) fioReport {
 			if s.Total == 0 {
 				continue
 			}
-			off := 1/s.Runtime + 0.02 // the milliseconds are whole ones
+			off := 1/s.Runtime + 0.02 // milliseconds are rounded
 			iops, bw := s.Total/s.Runtime*1000, s.Bytes/s.Runtime*1000
 			within("iops", s.IOPS, iops, iops*off)
 			within("bw_bytes", s.BWBytes, bw, bw*off)
@@ -196,7 +196,7 @@ func readFio(t *testing.T, out []byte) fioReport {
 	return r
 }
 
-// fio and nvmeinit take the same job file, and one reader reads what they print.
+// fio and nvmeinit accept the same job file, and one reader reads what they print.
 func TestFioJSON(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "jobs.fio")
@@ -233,7 +233,7 @@ func TestFioJSON(t *testing.T) {
 			if share := j.Read.Total / all; j.Name == "mix" && (share < 0.6 || share > 0.8 || all != 2048) {
 				t.Errorf("%s: %.2f of the mix are reads, of %v, want 0.7 of 2048", who, share, all)
 			}
-			// One that is 4 or 16 KiB by chance is 6 KiB off the mean; the mean of many is off by that over their root.
+			// One that happens to be 4 or 16 KiB is 6 KiB off the mean; the mean of n is off by that divided by √n.
 			far := max(1200, 5*6144/math.Sqrt(j.Write.Total))
 			if mean := j.Write.Bytes / j.Write.Total; j.Name == "writer" && (math.Abs(mean-10240) > far || j.Read.Total > 0 || j.Runtime < 290) {
 				t.Errorf("%s: %v operations of the writer have %.0f bytes on average, want 10240; %v ms", who, j.Write.Total, mean, j.Runtime)
@@ -260,8 +260,7 @@ func TestFioJSON(t *testing.T) {
 	}
 }
 
-// What is written with --verify is checked, also by a run that comes later; data that somebody
-// else wrote over it are found.
+// What is written with --verify is checked, also by a later run; data overwritten by somebody else is detected.
 func TestBenchVerify(t *testing.T) {
 	t.Parallel()
 	tgt := startTarget(t, "--volume", "mem:16MiB")
@@ -282,8 +281,8 @@ func TestBenchVerify(t *testing.T) {
 	}
 }
 
-// TestBenchInterrupt: a run that is interrupted shows what it measured, begins nothing more, and is no success where
-// something that was asked for is missing.
+// TestBenchInterrupt: a run that is interrupted shows what it measured, begins nothing more, and fails if something
+// that was asked for is missing.
 func TestBenchInterrupt(t *testing.T) {
 	t.Parallel()
 	tgt := startTarget(t, "--volume", "mem:16MiB")
@@ -310,7 +309,7 @@ func TestBenchInterrupt(t *testing.T) {
 	tgt.stop(t)
 }
 
-// TestBenchInterruptHanging: a run is interrupted, too, where the volume hangs and the connection doesn't.
+// TestBenchInterruptHanging: a run can also be interrupted if the volume hangs and the connection doesn't.
 func TestBenchInterruptHanging(t *testing.T) {
 	addr := freeAddr(t)
 	tgt := startTargetAt(t, addr, "--volume", "freeze:manual:mem:16MiB", "--metrics", addr.String()+":"+metricsPort)
@@ -335,7 +334,7 @@ func TestBenchInterruptHanging(t *testing.T) {
 	tgt.signal(syscall.SIGUSR1)
 }
 
-// With a rate, a target that stands still is seen by all that was due meanwhile, not only by the few under way.
+// With a rate, a stalled target affects all operations that were due meanwhile, not only the few in flight.
 func TestBenchRate(t *testing.T) {
 	alone(t)
 	const rate, stall, least = 1000, 400 * time.Millisecond, 100 * time.Millisecond
@@ -371,7 +370,7 @@ func TestBenchRate(t *testing.T) {
 	}
 }
 
-// completed is how many operations of that direction an initiator that serves its figures there has completed.
+// completed returns how many operations of that direction an initiator that serves its figures there has completed.
 func completed(t *testing.T, figures, op string) float64 {
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+figures+"/metrics", nil)
 	if err != nil {
@@ -410,7 +409,7 @@ func TestBenchFiguresOfControllers(t *testing.T) {
 	tgt.stop(t)
 }
 
-// Trims discard what they name and nothing else, and what trimwrite writes after its trims is there.
+// Trims discard exactly what they name, and what trimwrite writes after its trims is there.
 func TestBenchTrim(t *testing.T) {
 	t.Parallel()
 	tgt := startTarget(t, "--volume", "mem:16MiB")
@@ -442,7 +441,8 @@ func TestBenchTrim(t *testing.T) {
 	tgt.stop(t)
 }
 
-// What the queues don't take waits in the host: who asks for that depth is told, with what to do about it.
+// Requests that the queues have no room for wait in the host: a run with such a depth is told so, and what to do about
+// it.
 func TestBenchCrowded(t *testing.T) {
 	t.Parallel()
 	tgt := startTarget(t, "--volume", "mem:16MiB", "--queue-depth", "64", "--max-queues", "2")
@@ -480,7 +480,7 @@ func TestBenchCrowded(t *testing.T) {
 	tgt.stop(t)
 }
 
-// Many controllers at once: some have jobs, the others are held, and all are gone in the end.
+// Many controllers at once: some have jobs, the others are just held, and all are gone in the end.
 func TestBenchControllers(t *testing.T) {
 	t.Parallel()
 	tgt := startTarget(t, "--volume", "mem:16MiB")

@@ -37,7 +37,7 @@ stonewall
 rw=randwrite
 `
 
-// readLogs reads fio's logs of a directory, or what says to be those, by their names without .log.
+// readLogs reads fio's logs in a directory, or what claims to be those, by their names without .log.
 func readLogs(t *testing.T, dir string, fieldCount int) map[string][][]int {
 	t.Helper()
 	paths, err := filepath.Glob(dir + "/*.log")
@@ -70,7 +70,8 @@ func readLogs(t *testing.T, dir string, fieldCount int) map[string][][]int {
 	return all
 }
 
-// moved is how much came in the intervals of a log of rates in one direction, by their lengths in milliseconds.
+// moved returns how much was done in the intervals of a log of rates (IOPS or bandwidth) in one direction, by the
+// intervals' lengths in milliseconds.
 func moved(log [][]int, direction int) (n float64) {
 	last := 0
 	for _, f := range log {
@@ -82,7 +83,7 @@ func moved(log [][]int, direction int) (n float64) {
 	return n
 }
 
-// fio and nvmeinit write logs of the same names and the same form, which say what was done in the course of the run.
+// fio and nvmeinit write logs of the same names and format, which show what was done in the course of the run.
 func TestBenchLogs(t *testing.T) {
 	dir := t.TempDir()
 	path := dir + "/logged.fio"
@@ -93,7 +94,7 @@ func TestBenchLogs(t *testing.T) {
 		for i, j := range jobs {
 			for direction, s := range []fioSide{j.Read, j.Write} {
 				iops, bw := logs[fmt.Sprintf("run_iops.%d", i+1)], logs[fmt.Sprintf("run_bw.%d", i+1)]
-				// What is left of the last interval is in no log, and values are whole.
+				// The rest of the last interval is in no log, and values are rounded.
 				if n := moved(iops, direction); math.Abs(n-s.Total) > s.Total/2 {
 					t.Errorf("%s: job %d: %.0f operations are logged in direction %d, of %v; %v", who, i+1, n, direction, s.Total, iops)
 				}
@@ -158,7 +159,7 @@ func logFlags(path, dir string) []string {
 	return flags
 }
 
-// logsOfFio has fio run a job file, and is its JSON and the directory of its logs.
+// logsOfFio runs a job file with fio, and returns its JSON and the directory of its logs.
 func logsOfFio(t *testing.T, path string) (out []byte, dir string) {
 	fio, err := exec.LookPath("fio")
 	if err != nil {
@@ -192,7 +193,7 @@ fsync=8
 iodepth=4
 `
 
-// Logs without log_avg_msec have every operation of a run, and none beside, in fio and here.
+// Logs without log_avg_msec contain exactly the operations of a run, with fio and here.
 func TestBenchSingleLogs(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -39,7 +39,7 @@ func TestBenchCompare(t *testing.T) {
 	r = nvmeinit(t, cliTimeout, append(to, "--compare", "rdma,tcp", "--report", page)...)
 	checkLine(t, r, "nvmeinit", mistake{code: exitFailure, says: []string{"--report", "exists already"}})
 
-	// What neither path kept up with is told of each.
+	// For each path the report says what it didn't keep up with.
 	late := filepath.Join(t.TempDir(), "late.html")
 	r = nvmeinit(t, cliTimeout, append(to, args("--compare rdma,tcp --repeats 1 --rate_iops 10m --report "+late)...)...)
 	b, err := os.ReadFile(late)
@@ -47,7 +47,7 @@ func TestBenchCompare(t *testing.T) {
 		t.Errorf("%d and %d paths are behind the rate, want both: %v, %s\n%s", n, m, err, r.stdout, r.stderr)
 	}
 
-	// And so is what had no room in their queues.
+	// And what had no room in its queues.
 	crowded := filepath.Join(t.TempDir(), "crowded.html")
 	r = nvmeinit(t, cliTimeout, append(to, args("--compare rdma,tcp --repeats 1 --depths 8 -Q 4 --report "+crowded)...)...)
 	b, err = os.ReadFile(crowded)
@@ -92,7 +92,7 @@ func TestBenchCompare(t *testing.T) {
 	}
 }
 
-// near says that two figures differ by more than rounding.
+// near reports whether two figures differ by more than rounding.
 func near(a, b float64) bool { return a-b > 1e-6*b || b-a > 1e-6*b }
 
 func TestBenchCompareFlags(t *testing.T) {
@@ -111,8 +111,8 @@ func TestBenchCompareFlags(t *testing.T) {
 	})
 }
 
-// A browser shows the page: its script runs without a complaint and shows values under the
-// pointer, and both colours of the plots are to be seen, light and dark.
+// A browser shows the page: its script runs without errors and shows values under the pointer, and both colours of the
+// plots are visible, light and dark.
 func TestBenchPage(t *testing.T) {
 	browser, err := exec.LookPath("chromium")
 	if err != nil {

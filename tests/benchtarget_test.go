@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// targetFile has fio, and nvmeinit, find the greatest depth at which 90% of the operations take no longer than 10 s, of
-// which there are none that do.
+// targetFile makes fio, and nvmeinit, find the greatest depth at which 90% of the operations take no longer than 10 s,
+// which all depths satisfy.
 const targetFile = `
 [global]
 rw=randread
@@ -26,7 +26,7 @@ ioengine=null
 latency_target=10s
 `
 
-// TestLatencyTarget: a latency_target has a job end by itself, with the depth that it found where fio tells it.
+// TestLatencyTarget: a latency_target makes a job end by itself, and report the depth that it found where fio does.
 func TestLatencyTarget(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "jobs.fio")

@@ -22,7 +22,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/roce/wire"
 )
 
-// frame is what tshark makes of a packet of a capture.
+// frame is tshark's view of a packet of a capture.
 type frame struct {
 	number    int
 	info      string   // the text that Wireshark's list shows
@@ -111,8 +111,8 @@ func dissect(t *testing.T, path string) []frame {
 	return frames
 }
 
-// named takes out what tshark 4.0 has no name for, in captures of Linux neither: Identify with
-// the CNS values of NVMe 2.0.
+// named removes what tshark 4.0 adds where it has no name, also in captures of Linux: Identify with the CNS values of
+// NVMe 2.0.
 var named = strings.NewReplacer("Identify Unknown", "Identify")
 
 func number(s string, missing int) int {
@@ -145,9 +145,8 @@ func checkFrames(t *testing.T, path string, frames []frame) {
 	}
 }
 
-// checkCM counts the messages of so many connections, made and ended in order; one that was
-// sent again on a busy machine counts once. Both ends may ask for the end at once, which gives
-// a second DREQ with its DREP.
+// checkCM counts the messages of the given number of connections, made and ended in order; one that was retransmitted
+// on a busy machine counts once. Both ends may disconnect at the same time, which gives a second DREQ with its DREP.
 func checkCM(t *testing.T, path string, frames []frame, connections int) {
 	t.Helper()
 	type message struct {
@@ -169,7 +168,7 @@ func checkCM(t *testing.T, path string, frames []frame, connections int) {
 	}
 }
 
-// checkNames makes sure that tshark names these commands, and for each its completion.
+// checkNames makes sure that tshark names these commands, and a completion for each.
 func checkNames(t *testing.T, path string, frames []frame, commands ...string) {
 	t.Helper()
 	for _, c := range commands {
@@ -253,15 +252,15 @@ type captured struct {
 	commands    []string
 }
 
-// What a connection that looks for its subsystem does.
+// What a connection that discovers its subsystem does.
 var (
 	setUpCommands    = []string{"NVMeOF Connect", "NVMeOF Property Get Controller Capabilities", "NVMe Identify Controller"}
 	discoverCommands = append([]string{"NVMe Get Log Page NVMeOF Discovery"}, setUpCommands...)
 	ioCommands       = append([]string{"NVMe Identify Namespace", "NVMe Set Features"}, setUpCommands...)
 )
 
-// A run of every command over every kind of connection, captured by both programs, is NVMe
-// over Fabrics to Wireshark's dissectors, to the last frame.
+// A run of every command over every kind of connection, captured by both programs, is NVMe over Fabrics to Wireshark's
+// dissectors, to the last frame.
 func TestCapture(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("tshark"); err != nil {
@@ -335,7 +334,7 @@ func examine(t *testing.T, path, transport string, flags bool, connections int, 
 	}
 }
 
-// Both transports of a target go into one file.
+// Both transports of a target are captured in one file.
 func TestCaptureBothTransports(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("tshark"); err != nil {
@@ -364,7 +363,8 @@ func TestCaptureBothTransports(t *testing.T) {
 	}
 }
 
-// TestCaptureFull: where the capture can't be written any more the target goes on, says so at once, and in its exit status.
+// TestCaptureFull: if the capture can't be written any more, the target goes on, says so at once, and in its exit
+// status.
 func TestCaptureFull(t *testing.T) {
 	t.Parallel()
 	tgt := startTarget(t, "--volume", "mem:1MiB", "--pcap", "/dev/full")

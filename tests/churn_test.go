@@ -27,8 +27,8 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme/host"
 )
 
-// Of TestChurn: for how many changes it goes on (an hour with one every ten seconds has 360), and
-// the seed of what changes, which a failed run tells.
+// Environment of TestChurn: the number of changes (an hour with one every ten seconds has 360), and the seed of the
+// changes, which a failed run prints.
 const (
 	churnEnv     = "NVMEOF_CHURN"
 	churnSeedEnv = "NVMEOF_CHURN_SEED"
@@ -41,22 +41,21 @@ const (
 	churnBlock  = 4096 // bytes
 	churnPace   = 50 * time.Millisecond
 	churnSettle = 3 * time.Minute
-	// churnSettled is after how many changes all hosts are waited for.
+	// churnSettled is the number of changes after which all hosts are waited for.
 	churnSettled = 8
-	// churnGrowth is by how much the target's memory may grow between two moments at which the
-	// same hosts are connected, its caches included.
+	// churnGrowth is the most that the target's memory may grow between two moments at which the same hosts are
+	// connected, including its caches.
 	churnGrowth = 40 << 20
 	churnAway   = 5     // hosts that are forbidden at once, at most
 	churnWarm   = 2     // measurements until its pools are filled
 	churnLoss   = 0.002 // of the packets of every third RDMA host
 )
 
-// TestChurn: a hundred hosts write and read what they wrote, over both transports and two endpoints
-// each, one way through a network that loses packets, while namespaces, subsystems, hosts,
-// endpoints and ANA states change at random, connections are cut, and the target is stopped or
-// killed and started again. Nobody reads anything wrong; who is not concerned keeps its connection;
-// everybody allowed is back in the end; and the memory of a target that has had changes for long does not grow, which takes
-// more of them than a short run has.
+// TestChurn: a hundred hosts write and read what they wrote, over both transports and two endpoints each, some through
+// a network that loses packets, while namespaces, subsystems, hosts, endpoints and ANA states change at random,
+// connections are cut, and the target is stopped or killed and restarted. Nobody reads anything wrong; hosts that a
+// change doesn't concern keep their connections; every allowed host is back in the end; and after many changes the
+// target's memory doesn't grow any more, which takes more of them than a short run has.
 func TestChurn(t *testing.T) {
 	alone(t)
 	changes, seed := churnChanges, uint64(1)
@@ -117,7 +116,7 @@ type churn struct {
 	hosts   []*churnHost
 	proxy   *cutter
 	counts  map[string]int
-	lives   [][]procFigures // of each run of the target, what it was measured to take
+	lives   [][]procFigures // measured in each run of the target
 	forbade map[*churnHost]bool
 	second  bool // the second endpoint of each transport is there
 	extra   bool // so is a second subsystem
@@ -228,8 +227,7 @@ func (c *churn) start(t *testing.T) {
 	c.lives = append(c.lives, nil)
 }
 
-// edit changes the target's configuration, and has it written to the file, as an operator would
-// before a restart.
+// edit changes the target's configuration, and has it written to the file, as an operator would before a restart.
 func (c *churn) edit(t *testing.T, change func(*config.Config)) {
 	t.Helper()
 	err := c.client.Change(t.Context(), func(cfg *config.Config) error {
@@ -281,7 +279,7 @@ func (c *churn) change(t *testing.T, n int) {
 	for ; pick >= all[i].weight; i++ {
 		pick -= all[i].weight
 	}
-	if n == churnChanges/2 || n == churnChanges-5 { // a short run too has both
+	if n == churnChanges/2 || n == churnChanges-5 { // so that a short run has both, too
 		i = len(all) - 1 - n%2
 	}
 	c.counts[all[i].name]++
@@ -303,7 +301,7 @@ func (c *churn) changeNamespace(t *testing.T) {
 	})
 }
 
-// grow gives the namespace that all use more room.
+// grow enlarges the namespace that all use.
 func (c *churn) grow(t *testing.T) {
 	c.size += 1 << 20
 	if err := os.Truncate(filepath.Join(c.dir, "disk"), c.size); err != nil {
@@ -311,7 +309,7 @@ func (c *churn) grow(t *testing.T) {
 	}
 }
 
-// changeANA gives a group a state at an endpoint, or at all.
+// changeANA sets a group's state at one endpoint, or at all.
 func (c *churn) changeANA(t *testing.T) {
 	states := []nvme.ANAState{nvme.ANAOptimized, nvme.ANANonOptimized, nvme.ANAInaccessible, nvme.ANAOptimized}
 	state, group, at := states[c.rng.IntN(len(states))], 1+c.rng.Uint32N(3), c.rng.IntN(3)
@@ -396,7 +394,7 @@ func (c *churn) reload(t *testing.T) {
 	}
 }
 
-// cutConnections cuts those of the hosts behind the proxy.
+// cutConnections cuts the connections of the hosts behind the proxy.
 func (c *churn) cutConnections(*testing.T) {
 	c.concerning(slices.DeleteFunc(slices.Clone(c.hosts), func(h *churnHost) bool { return !h.cut }), c.proxy.cut)
 }
@@ -442,8 +440,7 @@ func (c *churn) settle(t *testing.T) {
 	}
 }
 
-// measure compares the target's memory, descriptors and threads with those when it was first in
-// such a state.
+// measure compares the target's memory, descriptors and threads with those when it was first in this state.
 func (c *churn) measure(t *testing.T) {
 	t.Helper()
 	now := c.target.figures(t)
@@ -467,15 +464,15 @@ type churnHost struct {
 	cfg   host.Config
 	rng   *rand.Rand
 
-	// may is what each of its blocks may hold: more than one stamp where a write was cut.
+	// may is what each of its blocks may hold: more than one stamp if a write was interrupted.
 	may   [churnBlocks][]uint64
 	stamp uint64
 
-	disturbed    atomic.Int64 // changes that concern it, under way
-	disturbances atomic.Int64 // that were
+	disturbed    atomic.Int64 // ongoing changes that concern it
+	disturbances atomic.Int64 // past ones
 	away         atomic.Bool  // it is forbidden
 	ops, lost    atomic.Int64
-	turns        atomic.Int64 // times that it had a command answered
+	turns        atomic.Int64 // number of commands that were answered
 	wrong        atomic.Pointer[error]
 	last         atomic.Pointer[error] // why it could not connect, or lost its connection
 }

@@ -30,8 +30,7 @@ const (
 // cliTimeout is far more than a wrong command line takes.
 const cliTimeout = 20 * time.Second
 
-// mistake is a command line that can't work: the exit code, and what the one line on standard
-// error must contain.
+// mistake is a command line that can't work: the exit code, and what the one line on standard error must contain.
 type mistake struct {
 	args []string
 	code int
@@ -264,7 +263,7 @@ func TestTargetFiles(t *testing.T) {
 	}
 }
 
-// A file or a directory of state that may not be written: by its mode, which root overrides, or by its file system.
+// A file or a directory of state that may not be written to: by its mode, which root overrides, or by its file system.
 func TestTargetReadOnlyFile(t *testing.T) {
 	t.Parallel()
 	dir, refused := t.TempDir(), "permission denied"
@@ -302,7 +301,7 @@ func remountReadOnly(t *testing.T, dir string) error {
 	return unix.Mount("", dir, "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY, "")
 }
 
-// What another program has already.
+// What another program already uses.
 func TestTargetInUse(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -325,7 +324,7 @@ func TestTargetInUse(t *testing.T) {
 	tgt.stop(t)
 }
 
-// Port 4791 held by something that is neither of the programs.
+// Port 4791 is in use by something that is neither of the programs.
 func TestRoCEPortTaken(t *testing.T) {
 	t.Parallel()
 	addr := freeAddr(t)
@@ -340,7 +339,7 @@ func TestRoCEPortTaken(t *testing.T) {
 	})
 }
 
-// Targets that aren't there.
+// Targets that don't exist.
 func TestUnreachable(t *testing.T) {
 	alone(t)
 	nobody := freeAddr(t).String()
@@ -355,7 +354,7 @@ func TestUnreachable(t *testing.T) {
 			{to("tcp", tgt.addr.String(), "4421"), exitFailure, []string{tgt.addr.String() + ":4421", "connection refused", "-s"}},
 			{to("rdma", tgt.addr.String(), "4421"), exitFailure, []string{tgt.addr.String() + ":4421", "connection refused", "nothing listens on its port 4421"}},
 		}
-		const tries = 3 // a machine that stands still for a while takes longer once
+		const tries = 3 // a machine that stands still for a while exceeds it once
 		for try := 1; ; try++ {
 			began := time.Now()
 			check(t, "nvmeinit", refusals)
@@ -497,8 +496,7 @@ func TestWrongRange(t *testing.T) {
 	tgt.stop(t)
 }
 
-// A disk that gets full: under the target's volume, under the initiator's output, and under a
-// capture.
+// A disk that becomes full: under the target's volume, under the initiator's output, and under a capture.
 func TestDiskFull(t *testing.T) {
 	t.Parallel()
 	dir, empty := t.TempDir(), t.TempDir()
@@ -529,7 +527,7 @@ func TestDiskFull(t *testing.T) {
 	tgt.stop(t)
 }
 
-// A pipe that is closed early, or full, is a failure too.
+// A pipe that is closed early, or full, is a failure, too.
 func TestStandardOutputFull(t *testing.T) {
 	t.Parallel()
 	tgt := startTarget(t, "--volume", "mem:4MiB")
@@ -549,7 +547,7 @@ func TestStandardOutputFull(t *testing.T) {
 	}
 }
 
-// A target whose line "ready" can't be printed ends: whoever starts it waits for the line.
+// A target that can't print its line "ready" ends: whatever started it waits for the line.
 func TestTargetOutputFull(t *testing.T) {
 	t.Parallel()
 	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
@@ -582,7 +580,7 @@ func TestTargetOutputFull(t *testing.T) {
 	}
 }
 
-// A program that is interrupted says so and stops at once, and the target serves on.
+// A program that is interrupted says so and stops at once, and the target keeps serving.
 func TestInterrupt(t *testing.T) {
 	t.Parallel()
 	tgt := startTarget(t, "--volume", "mem:64MiB")
@@ -607,7 +605,7 @@ func TestInterrupt(t *testing.T) {
 	tgt.stop(t)
 }
 
-// heldFIFO is a pipe that somebody has opened who neither writes nor reads.
+// heldFIFO is a pipe that somebody has open but neither writes to nor reads.
 func heldFIFO(t *testing.T) (path string) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "fifo")

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// Every command's help, down to the last, has an example that begins with the command, and which
-// the program takes.
+// Every command's help, including nested commands, has an example that begins with the command and that the program
+// accepts.
 func TestHelp(t *testing.T) {
 	t.Parallel()
 	for program, least := range map[string]int{"nvmetgt": 24, "nvmeinit": 44} {
@@ -24,7 +24,7 @@ func TestHelp(t *testing.T) {
 
 var defaultTwice = regexp.MustCompile(`\(default [^()]*\) \(default`)
 
-// checkHelp checks the help of a command, and of those that it lists, and says how many those are.
+// checkHelp checks the help of a command, and of those that it lists, and returns how many those are.
 func checkHelp(t *testing.T, program, verb string) (n int) {
 	t.Helper()
 	r := start(t, nil, program, append(args(verb), "--help")...).result(t, cliTimeout)
@@ -61,7 +61,7 @@ func checkHelp(t *testing.T, program, verb string) (n int) {
 	return n + 1
 }
 
-// What -o json prints is JSON, with the fields that scripts look for.
+// With -o json the output is JSON, with the fields that scripts use.
 func TestJSON(t *testing.T) {
 	t.Parallel()
 	tgt := startTarget(t, "--volume", "mem:4MiB", "--volume", "null:1GiB", "--state", t.TempDir())
@@ -118,7 +118,7 @@ func TestJSON(t *testing.T) {
 	}
 }
 
-// hasField follows a path of names and indices with dots between; "\." is a dot in a name.
+// hasField follows a path of names and indices separated by dots; "\." is a dot in a name.
 func hasField(v any, path string) bool {
 	const dot = "\x00"
 	for name := range strings.SplitSeq(strings.ReplaceAll(path, `\.`, dot), ".") {

@@ -15,7 +15,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme/target"
 )
 
-// serveNamed serves a target with one subsystem, and announces it by both transports.
+// serveNamed serves a target with one subsystem, and announces it on both transports.
 func serveNamed(t *testing.T, nqn string) (*target.Target, netip.AddrPort) {
 	t.Helper()
 	v := newMemory(t, 1<<20)
@@ -26,7 +26,7 @@ func serveNamed(t *testing.T, nqn string) (*target.Target, netip.AddrPort) {
 	return tgt, addr
 }
 
-// announce adds both ports at an address to what discovery tells.
+// announce adds both ports at an address to the discovery log.
 func announce(t *testing.T, tgt *target.Target, addr netip.AddrPort) {
 	t.Helper()
 	for _, p := range []target.Port{rdma.DiscoveryPort(addr), tcp.DiscoveryPort(addr)} {
@@ -52,8 +52,7 @@ func serveReferring(t *testing.T, other string) (one *target.Target, at netip.Ad
 	return one, at, two, second
 }
 
-// TestConnectAll: discovery and its referrals, which go in a circle, give two subsystems with
-// two paths each.
+// TestConnectAll: discovery and its referrals, which are circular, find two subsystems with two paths each.
 func TestConnectAll(t *testing.T) {
 	noLeaks(t)
 	const other = testNQN + "-other"
@@ -98,7 +97,7 @@ func TestConnectAll(t *testing.T) {
 		t.Errorf("got  %q\nwant %q", got, want)
 	}
 
-	// One that is asked for has to be there.
+	// A subsystem that is asked for must exist.
 	r = nvmeinit(t, time.Minute, "connect-all", "-t", "tcp", "-a", at.Addr().String(), "-n", other)
 	if r.code != 0 || strings.Count(r.stdout, "connected to ") != 1 {
 		t.Errorf("exit code %d: %s%s", r.code, r.stdout, r.stderr)
@@ -109,7 +108,7 @@ func TestConnectAll(t *testing.T) {
 	}
 }
 
-// TestConnectAllFollows: with --hold a port that is added later, and a subsystem, are connected to.
+// TestConnectAllFollows: with --hold, ports and subsystems that are added later are connected to.
 func TestConnectAllFollows(t *testing.T) {
 	noLeaks(t)
 	const other = testNQN + "-other"
@@ -131,8 +130,8 @@ func TestConnectAllFollows(t *testing.T) {
 	}
 }
 
-// TestConnectAllTriesAgain: what a referral leads to and isn't there in the beginning is connected to when it
-// comes, though nobody notifies of that, and its absence is told once.
+// TestConnectAllTriesAgain: the destination of a referral that isn't there in the beginning is connected to once it is,
+// though nothing notifies of that, and its absence is reported once.
 func TestConnectAllTriesAgain(t *testing.T) {
 	noLeaks(t)
 	const late = testNQN + "-late"
@@ -150,7 +149,7 @@ func TestConnectAllTriesAgain(t *testing.T) {
 		{NQN: late, AllowAnyHost: true, Namespaces: []target.NamespaceConfig{{Volume: v}}},
 	}})
 	announce(t, two, second)
-	time.Sleep(3 * time.Second) // in which it is tried again, and not told of
+	time.Sleep(3 * time.Second) // in which it is retried, and not reported
 	if n := strings.Count(hold.stderr.String(), absent.String()); n != 1 {
 		t.Errorf("told %d times:\n%s", n, hold.stderr.String())
 	}
@@ -162,8 +161,8 @@ func TestConnectAllTriesAgain(t *testing.T) {
 	}
 }
 
-// TestConnectAllDiscoveryDown: that the discovery controller is gone is told once, however often it is
-// asked again, and so is that it is back.
+// TestConnectAllDiscoveryDown: that the discovery controller is gone is reported once, however often it is asked again,
+// and so is its return.
 func TestConnectAllDiscoveryDown(t *testing.T) {
 	noLeaks(t)
 	addr := freeAddr(t)
@@ -175,12 +174,11 @@ func TestConnectAllDiscoveryDown(t *testing.T) {
 	hold := start(t, nil, "nvmeinit", "connect-all", "-t", "tcp", "-a", addr.String(), "--hold", "--reconnect-delay", "1")
 	said := func(s string) func() bool { return func() bool { return strings.Contains(hold.stderr.String(), s) } }
 	eventually(t, 20*time.Second, "the connections", said("holding the connections"))
-	// It asks again and again, since a referral leads nowhere; the target dies between two
-	// questions, not during one.
+	// It asks repeatedly, since a referral leads nowhere; the target dies between two requests, not during one.
 	eventually(t, 20*time.Second, "the second question", func() bool { return strings.Count(p.stderr.String(), "host disconnected") > 1 })
 	p.kill()
 	eventually(t, 20*time.Second, "the loss of discovery", said("discovery: connect to "+atPort("tcp", p.remote().String())+": connection refused"))
-	time.Sleep(4 * time.Second) // in which it is asked again, and not told of
+	time.Sleep(4 * time.Second) // in which it is asked again, and not reported
 	serve()
 	eventually(t, 20*time.Second, "discovery again", said("discovery: "+atPort("tcp", p.remote().String())+" answers again"))
 	for text, want := range map[string]int{"discovery: ": 2, absent.String(): 1} {
@@ -194,7 +192,7 @@ func TestConnectAllDiscoveryDown(t *testing.T) {
 	}
 }
 
-// TestHostNQN: the name is the same each time and valid, and a new one is another.
+// TestHostNQN: the name is stable and valid, and a new one differs.
 func TestHostNQN(t *testing.T) {
 	t.Parallel()
 	show := func(verb string) string {

@@ -51,7 +51,7 @@ func (c *configured) ctl(t *testing.T, args ...string) result {
 	return start(t, nil, "nvmetgt", append([]string{"ctl", "--socket", c.socket}, args...)...).result(t, cliTimeout)
 }
 
-// change is ctl for what must succeed.
+// change is ctl for changes that must succeed.
 func (c *configured) change(t *testing.T, args ...string) string {
 	t.Helper()
 	r := c.ctl(t, args...)
@@ -61,7 +61,7 @@ func (c *configured) change(t *testing.T, args ...string) string {
 	return r.stdout
 }
 
-// status is what the target says of itself.
+// status returns the target's status.
 func (c *configured) status(t *testing.T) *control.Status {
 	t.Helper()
 	st := new(control.Status)
@@ -71,7 +71,7 @@ func (c *configured) status(t *testing.T) *control.Status {
 	return st
 }
 
-// hosts are the NQNs of those that are connected to a subsystem.
+// hosts returns the NQNs of the hosts that are connected to a subsystem.
 func (c *configured) hosts(t *testing.T, nqn string) (hosts []string) {
 	t.Helper()
 	for _, s := range c.status(t).Subsystems {
@@ -84,8 +84,8 @@ func (c *configured) hosts(t *testing.T, nqn string) (hosts []string) {
 	return hosts
 }
 
-// Everything that can change changes under load, over both transports: the hosts that a change
-// doesn't concern don't notice, the others are told.
+// Everything that can change changes under load, over both transports: hosts that a change doesn't concern don't
+// notice, the others are notified.
 func TestLiveChanges(t *testing.T) {
 	t.Parallel()
 	c := startConfigured(t)
@@ -120,7 +120,7 @@ func TestLiveChanges(t *testing.T) {
 	if n := len(c.hosts(t, diskNQN)); n != len(loads) {
 		t.Errorf("%d hosts are connected, want %d", n, len(loads))
 	}
-	// The volume of the subsystem that is gone is free again.
+	// The volume of the removed subsystem is free again.
 	c.change(t, "reload")
 	c.must(t, cliTimeout, "rdma", "connect", "-n", otherNQN, "-q", oneHost)
 	c.stop(t)
@@ -175,7 +175,7 @@ func (c *configured) changeEndpoints(t *testing.T) {
 	}
 }
 
-// A change that can't be made whole is not made at all.
+// A change that isn't possible as a whole is not made at all.
 func TestLiveChangeRefused(t *testing.T) {
 	t.Parallel()
 	c := startConfigured(t)
@@ -212,7 +212,7 @@ func TestLiveChangeRefused(t *testing.T) {
 			exitFailure,
 			[]string{"network", "restart"},
 		},
-		{ // the first new thing can be had, the second can't
+		{ // the first part is possible, the second isn't
 			[]string{"apply", next(func(s string) string {
 				s = strings.Replace(s, "volume: mem:16MiB", "volume: mem:16MiB\n      - nsid: 2\n        volume: mem:1MiB", 1)
 				return strings.Replace(s, "listen:\n", "listen:\n  - tcp://192.0.2.77:4420\n", 1)
@@ -236,8 +236,8 @@ func TestLiveChangeRefused(t *testing.T) {
 	checkLine(t, c.ctl(t, "show"), "nvmetgt", mistake{code: exitFailure, says: []string{c.socket, "--control"}})
 }
 
-// TestApplyPipe: what "ctl config" prints can be piped into "ctl apply", through an editor of streams or not. The pipe was
-// read twice, and found empty the second time.
+// TestApplyPipe: the output of "ctl config" can be piped into "ctl apply", through a stream editor or not. The pipe
+// used to be read twice, and was found empty the second time.
 func TestApplyPipe(t *testing.T) {
 	t.Parallel()
 	c := startConfigured(t)
@@ -253,12 +253,12 @@ func TestApplyPipe(t *testing.T) {
 	}
 }
 
-// What was saved is what the next start makes.
+// The saved configuration is used by the next start.
 func TestSaveConfiguration(t *testing.T) {
 	t.Parallel()
 	c := startConfigured(t)
 	c.change(t, "add-subsystem", "-n", testNQN, "--serial", "42", "--allow-host", oneHost)
-	if out := c.change(t, "add-namespace", "-n", diskNQN, "--volume", "mem:1MiB"); out != "namespace 2\n" { // the lowest that is free
+	if out := c.change(t, "add-namespace", "-n", diskNQN, "--volume", "mem:1MiB"); out != "namespace 2\n" { // the lowest free one
 		t.Errorf("add-namespace says %q", out)
 	}
 	c.change(t, "add-namespace", "-n", testNQN, "--volume", "null:1GiB", "--uuid", "6e7f2a0e-8f5a-4d1c-9a43-1f8a4bb6a001")
@@ -272,7 +272,7 @@ func TestSaveConfiguration(t *testing.T) {
 	if out := c.must(t, cliTimeout, "tcp", "list", "-n", testNQN, "-q", oneHost); !strings.Contains(out, "6e7f2a0e-8f5a-4d1c-9a43-1f8a4bb6a001") {
 		t.Errorf("list shows\n%s", out)
 	}
-	// A socket that a killed program left behind is in nobody's way.
+	// A socket left behind by a killed program doesn't matter.
 	c.kill()
 	c.targetProgram = startServe(t, c.addr, "--config", c.file)
 	c.stop(t)

@@ -17,7 +17,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/statedir"
 )
 
-// admin executes an administrative command and gives its result.
+// admin executes an administrative command and returns its result.
 func (h *hostSide) admin(t testing.TB, cmd nvme.Command, data []byte) uint32 {
 	t.Helper()
 	r := host.Request{Cmd: cmd, Data: data}
@@ -106,8 +106,8 @@ func (h *hostSide) findAndDelete(t *testing.T, nsid uint32, path string) {
 	}
 }
 
-// TestCreatePrograms: what one run of nvmeinit creates and attaches, the next ones of that host find, use and delete;
-// another host doesn't.
+// TestCreatePrograms: namespaces that one run of nvmeinit creates and attaches are found, used and deleted by later
+// runs of the same host; another host doesn't see them.
 func TestCreatePrograms(t *testing.T) {
 	t.Parallel()
 	dir, addr := t.TempDir(), freeAddr(t)
@@ -158,8 +158,8 @@ subsystems:
 	p.stop(t)
 }
 
-// TestHostsCreate: where the operator's file allows it, hosts create, attach, use and delete
-// namespaces over either transport, and all of it survives kill -9 of the target.
+// TestHostsCreate: if the operator's file allows it, hosts create, attach, use and delete namespaces over either
+// transport, and all of that survives kill -9 of the target.
 func TestHostsCreate(t *testing.T) {
 	t.Parallel()
 	dir, addr := t.TempDir(), freeAddr(t)
@@ -194,8 +194,8 @@ subsystems:
 	p.stop(t)
 }
 
-// TestSanitizeEverywhere: a host erases all namespaces over either transport, is told of the end,
-// and finds it in the Sanitize Status and Persistent Event logs.
+// TestSanitizeEverywhere: a host erases all namespaces over either transport, is notified of the end, and finds it in
+// the Sanitize Status and Persistent Event logs.
 func TestSanitizeEverywhere(t *testing.T) {
 	t.Parallel()
 	p := startTarget(t, "--volume", "mem:8MiB", "--volume", filepath.Join(t.TempDir(), "disk"), "--size", "8MiB", "--state", filepath.Join(t.TempDir(), "state"))
@@ -249,8 +249,7 @@ func TestSanitizeEverywhere(t *testing.T) {
 	}
 }
 
-// TestWrongManagement is TestWrongFields for commands that only subsystems have whose hosts may
-// create namespaces.
+// TestWrongManagement is TestWrongFields for commands that exist only in subsystems whose hosts may create namespaces.
 func TestWrongManagement(t *testing.T) {
 	noLeaks(t)
 	store, err := statedir.Open(t.TempDir())

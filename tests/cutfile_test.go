@@ -14,9 +14,9 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme/host"
 )
 
-// TestVolumeCut has another program cut the file of a mapped volume, and make it long again, while hosts
-// use it: memory that was there as a command began is gone before its data was sent, or had come. A
-// command or a connection may fail of that, and nothing else does.
+// TestVolumeCut has another program truncate the file of a mapped volume, and extend it again, while hosts use it:
+// memory that existed when a command began is gone before its data has been sent, or has arrived. That may fail a
+// command or a connection, and nothing else.
 func TestVolumeCut(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []string{"", ",mode=inplace"} {
@@ -65,7 +65,7 @@ func testVolumeCut(t *testing.T, path, mode string) {
 		for i := range 8 {
 			wg.Go(func() { failed.Add(useCut(ctx, ns, i%2 == 0)) })
 		}
-		time.Sleep(100 * time.Millisecond) // as long as the file is cut under load
+		time.Sleep(100 * time.Millisecond) // how long the file stays truncated under load
 		cancel()
 		wg.Wait()
 		h.Abandon()

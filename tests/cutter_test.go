@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// cutter hands on TCP connections to a target, until it cuts them, as a broken path does.
+// cutter forwards TCP connections to a target, until it cuts them, as a broken path does.
 type cutter struct {
 	addr    netip.AddrPort
 	mu      sync.Mutex
@@ -46,7 +46,7 @@ func newCutter(t testing.TB, to netip.AddrPort) *cutter {
 	return c
 }
 
-// join hands on what either side sends, until one ends.
+// join forwards what either side sends, until one ends.
 func (c *cutter) join(a, b net.Conn) {
 	c.mu.Lock()
 	c.open[a], c.open[b] = true, true

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// released makes what make dist makes, once, and returns where.
+// released runs make dist, once, and returns where the result is.
 func released(t *testing.T) string {
 	t.Helper()
 	for _, p := range []string{"dpkg-deb", "xz"} {
@@ -32,8 +32,8 @@ func released(t *testing.T) string {
 	return dir
 }
 
-// A release has static programs for both architectures; its package can be installed, run,
-// upgraded, removed and purged.
+// A release has static programs for both architectures; its package can be installed, run, upgraded, removed and
+// purged.
 func TestRelease(t *testing.T) {
 	dir := released(t)
 	for arch, machine := range map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64} {
@@ -56,7 +56,7 @@ func TestRelease(t *testing.T) {
 	})
 }
 
-// run runs a command, and returns what it writes.
+// run runs a command, and returns its output.
 func run(t *testing.T, dir, name string, args ...string) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), name, args...)
@@ -89,8 +89,8 @@ func checkStatic(t *testing.T, path string, machine elf.Machine) {
 	}
 }
 
-// installPackage does everything with a package in a copy of this machine, which an overlay file
-// system makes: nothing of it is left here. Network, mounts and processes are the copy's own.
+// installPackage does everything with a package in a copy of this machine made by an overlay file system: nothing of it
+// is left here. Network, mounts and processes are the copy's own.
 func installPackage(t *testing.T, deb string) {
 	if os.Getuid() != 0 {
 		t.Skip("to install a package takes root")
@@ -100,7 +100,7 @@ func installPackage(t *testing.T, deb string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The work of an overlay may not lie on an overlay, so it lies in memory.
+	// An overlay's work directory can't be on an overlay, so it is in memory.
 	const copied = `set -e
 mount -t tmpfs none "$1" && cd "$1" && mkdir upper work root
 mount -t overlay none -o lowerdir=/,upperdir=upper,workdir=work root || exit 77

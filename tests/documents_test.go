@@ -23,12 +23,12 @@ func documents(t *testing.T) []string {
 
 var (
 	fencedBlock = regexp.MustCompile("(?ms)^ *```(\\w*)\n(.*?)^ *```$")
-	// aCommand is one of the programs where a shell takes a word for a command.
+	// aCommand matches one of the programs at a place where a shell expects a command.
 	aCommand = regexp.MustCompile(`(?:^|&& |\| |; |\$ |\$\()((?:bin/)?nvme(?:tgt|init) [^|;&)]*)`)
 )
 
-// shellCommands are the command lines of the programs in lines for a shell, without comments and
-// with continued lines joined.
+// shellCommands returns the command lines of the programs in lines for a shell, without comments and with continued
+// lines joined.
 func shellCommands(text string) (commands []string) {
 	for line := range strings.Lines(strings.ReplaceAll(text, "\\\n", " ")) {
 		line, _, _ = strings.Cut(strings.TrimSpace(line), " #")
@@ -39,8 +39,8 @@ func shellCommands(text string) (commands []string) {
 	return commands
 }
 
-// documentCommands are the command lines of the programs in a document: those in blocks, and those
-// in back quotes in its sentences.
+// documentCommands returns the command lines of the programs in a document: those in blocks, and those in back quotes
+// in its sentences.
 func documentCommands(text string) (commands []string) {
 	for _, m := range fencedBlock.FindAllStringSubmatch(text, -1) {
 		if slices.Contains([]string{"sh", "console"}, m[1]) {
@@ -53,8 +53,7 @@ func documentCommands(text string) (commands []string) {
 	return commands
 }
 
-// TestDocumentedCommands: the programs take every command line of the documents, with its flags and
-// their values.
+// TestDocumentedCommands: the programs accept every command line of the documents, with its flags and their values.
 func TestDocumentedCommands(t *testing.T) {
 	if err := buildPrograms(); err != nil {
 		t.Fatal(err)
@@ -77,8 +76,8 @@ func TestDocumentedCommands(t *testing.T) {
 	}
 }
 
-// parses has a program parse a command line of a text, and no more: asked for help, it reads all
-// flags before it gives it. The last flag in a sentence may lack its value.
+// parses has a program just parse a command line: asked for help, it parses all flags before it prints that. The last
+// flag in a sentence may lack its value.
 func parses(t *testing.T, where, command string) {
 	t.Helper()
 	words := args(command)
@@ -98,7 +97,7 @@ func parses(t *testing.T, where, command string) {
 
 var aFlag = regexp.MustCompile(`^--?[a-zA-Z]`)
 
-// notOfFlag is what flags end at in a help text.
+// notOfFlag matches what ends a flag in a help text.
 func notOfFlag(r rune) bool { return strings.ContainsRune(" ,\n", r) }
 
 var (
@@ -109,7 +108,7 @@ var (
 	noAnchor   = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
 )
 
-// anchors are the names by which links find the headings of a document.
+// anchors returns the names by which links refer to the headings of a document.
 func anchors(t *testing.T, path string) map[string]bool {
 	t.Helper()
 	b, err := os.ReadFile(path)
@@ -127,8 +126,7 @@ func anchors(t *testing.T, path string) map[string]bool {
 	return names
 }
 
-// TestDocumentedNames: what the documents name is there: files and headings that they link to,
-// targets of make, tests.
+// TestDocumentedNames: what the documents name exists: files and headings that they link to, targets of make, tests.
 func TestDocumentedNames(t *testing.T) {
 	makefile, err := os.ReadFile("../Makefile")
 	if err != nil {

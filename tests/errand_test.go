@@ -11,7 +11,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/duty"
 )
 
-// endless is a task of which something is always left. At the end it isn't offered.
+// endless is a task that is never finished. At the end it isn't offered again.
 type endless struct {
 	done    atomic.Int64
 	offered atomic.Bool
@@ -30,17 +30,17 @@ func (e *endless) offer() {
 	}
 }
 
-// Do is duty.Task's.
+// Do implements duty.Task.
 func (e *endless) Do() {
 	e.done.Add(1)
 	e.offer()
 }
 
-// Decline is duty.Task's.
+// Decline implements duty.Task.
 func (e *endless) Decline() { e.offered.Store(false) }
 
-// TestEndlessErrand: whoever receives packets does so between what it does for others, and so answers commands though
-// there is always something to do.
+// TestEndlessErrand: a goroutine that receives packets keeps doing so between tasks of others, and so answers commands
+// even if there is always a task.
 func TestEndlessErrand(t *testing.T) {
 	alone(t)
 	if runtime.GOMAXPROCS(0) == 1 {
@@ -62,7 +62,7 @@ func TestEndlessErrand(t *testing.T) {
 			b := make([]byte, 4096)
 			const reads, errands = 200, 2000
 			for i := 0; i < reads || e.done.Load() < errands; i++ {
-				e.begin() // anew where nobody was on duty
+				e.begin() // again, if nobody was on duty
 				if _, err := ns.ReadAt(ctx, b, int64(i%1024)*4096); err != nil {
 					t.Fatal(err)
 				}

@@ -10,8 +10,8 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
-// A change that can't be made, for what is saved of a subsystem can't be read, changes nothing, and
-// succeeds when that is repaired.
+// A change that fails because the saved state of a subsystem can't be read changes nothing, and succeeds once that is
+// repaired.
 func TestFailedAdd(t *testing.T) {
 	t.Parallel()
 	dir, addr := t.TempDir(), freeAddr(t)

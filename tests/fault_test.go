@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Faults that both programs inject, in each of which data must come through unharmed.
+// Faults that both programs inject, in each of which data must arrive unharmed.
 var badNetworks = []string{
 	"loss=1%",
 	"delay=200us±5us",
@@ -21,8 +21,8 @@ var badNetworks = []string{
 	"dup=1%,reorder=0.5%,delay=100us,corrupt=0.05%",
 }
 
-// What is written through a bad network is what a good one reads, whichever side has the faults,
-// and the faults did happen.
+// What is written through a bad network is read correctly through a good one, whichever side has the faults, and the
+// faults did happen.
 func TestFaults(t *testing.T) {
 	t.Parallel()
 	in := makeFile(t, filepath.Join(t.TempDir(), "in"), 1<<20)
@@ -60,7 +60,7 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// The seed that is announced is the one that repeats the run, and what can't be is refused.
+// The seed with which a run can be repeated is announced, and impossible faults are refused.
 func TestFaultFlag(t *testing.T) {
 	t.Parallel()
 	p := startTarget(t, "--volume", "mem:1MiB", "--fault", "loss=0.1%")

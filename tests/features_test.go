@@ -13,7 +13,7 @@ var (
 	testNames = regexp.MustCompile(`(?m)^func (Test\w+)\(`)
 )
 
-// testsIn are the names of the tests of a directory of the module.
+// testsIn returns the names of the tests of a directory of the module.
 func testsIn(t *testing.T, dir string) map[string]bool {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join("..", dir, "*_test.go"))
@@ -33,8 +33,8 @@ func testsIn(t *testing.T, dir string) map[string]bool {
 	return names
 }
 
-// namedTests are the tests that text names in back quotes, each behind the directory that it is in.
-// One that isn't there is an error of what.
+// namedTests returns the tests that text names in back quotes, each after the directory that it is in. One that doesn't
+// exist is an error in what.
 func namedTests(t *testing.T, what, text string, have map[string]map[string]bool) (n int) {
 	t.Helper()
 	dir := ""
@@ -55,8 +55,7 @@ func namedTests(t *testing.T, what, text string, have map[string]map[string]bool
 	return n
 }
 
-// TestFeaturesDocument: every test that docs/features.md names is there, and every feature that it
-// says we have names one.
+// TestFeaturesDocument: every test that docs/features.md names exists, and every feature that it claims names one.
 func TestFeaturesDocument(t *testing.T) {
 	b, err := os.ReadFile("../docs/features.md")
 	if err != nil {
@@ -80,7 +79,7 @@ func TestFeaturesDocument(t *testing.T) {
 	}
 }
 
-// TestCommandsDocument: so is every test that docs/commands.md names.
+// TestCommandsDocument: so does every test that docs/commands.md names.
 func TestCommandsDocument(t *testing.T) {
 	b, err := os.ReadFile("../docs/commands.md")
 	if err != nil {
@@ -108,7 +107,7 @@ func TestCommandsDocument(t *testing.T) {
 	}
 }
 
-// TestVolumesDocument: so is every test that docs/volumes.md names, after the directory it is in.
+// TestVolumesDocument: so does every test that docs/volumes.md names, after the directory it is in.
 func TestVolumesDocument(t *testing.T) {
 	b, err := os.ReadFile("../docs/volumes.md")
 	if err != nil {

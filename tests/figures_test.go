@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// scraped are the figures of a --metrics endpoint, by name and labels as they are written.
+// scraped holds the figures of a --metrics endpoint, by name and labels as they are written.
 type scraped map[string]float64
 
 // metricsPort is where a target's figures are, on its own address.
@@ -22,7 +22,7 @@ func (p *targetProgram) scrape(t testing.TB) scraped {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// A connection that stayed open would be one more descriptor and goroutine of the target.
+	// An open connection would be one more descriptor and goroutine of the target.
 	req.Close = true
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
@@ -51,8 +51,8 @@ func cutLast(s string) (before, after string, ok bool) {
 	return s[:i], s[i+1:], true
 }
 
-// sum adds the figures of one name over all labels. A name that isn't there fails the test:
-// nothing is shown by a figure that is missing.
+// sum adds the figures of one name over all labels. A missing name fails the test: a missing figure would prove
+// nothing.
 func (s scraped) sum(t testing.TB, name string) float64 {
 	t.Helper()
 	var sum float64
@@ -68,7 +68,7 @@ func (s scraped) sum(t testing.TB, name string) float64 {
 	return sum
 }
 
-// holdings are what hosts make a target hold.
+// holdings are what a target holds on behalf of hosts.
 type holdings struct {
 	controllers, queues, inFlight, rdma, tcp, cm, goroutines, fds float64
 }

@@ -10,7 +10,7 @@ import (
 )
 
 // TestCompareAndWrite sends fused pairs over every transport, with data in the capsule and
-// beside it.
+// outside it.
 func TestCompareAndWrite(t *testing.T) {
 	noLeaks(t)
 	remote := servePair(t, "mem:16MiB", blockdev.Options{BlockSize: 512})

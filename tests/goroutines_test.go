@@ -14,8 +14,8 @@ import (
 	"testing"
 )
 
-// TestGoroutinesListed: ARCHITECTURE.md lists, by file and function, everything in the programs that starts a goroutine,
-// and nothing else.
+// TestGoroutinesListed: ARCHITECTURE.md lists, by file and function, exactly the places in the programs that start
+// goroutines.
 func TestGoroutinesListed(t *testing.T) {
 	listed, found := listedStarters(t), map[string][]string{}
 	for _, path := range programFiles(t) {
@@ -38,7 +38,7 @@ func TestGoroutinesListed(t *testing.T) {
 	}
 }
 
-// listedStarters are the first two columns of the table: the functions of each file, sorted.
+// listedStarters returns the first two columns of the table: the functions of each file, sorted.
 func listedStarters(t *testing.T) map[string][]string {
 	t.Helper()
 	text, err := os.ReadFile("../ARCHITECTURE.md")
@@ -64,7 +64,7 @@ func listedStarters(t *testing.T) map[string][]string {
 	return listed
 }
 
-// programFiles are the sources of all packages that the programs are made of, for every system.
+// programFiles returns the sources of all packages that the programs consist of, for every system.
 func programFiles(t *testing.T) (files []string) {
 	t.Helper()
 	cmd := exec.Command("go", "list", "-deps", "-f", "{{with .Module}}{{if .Main}}{{$.ImportPath}}{{end}}{{end}}", "./cmd/...")
@@ -84,7 +84,7 @@ func programFiles(t *testing.T) (files []string) {
 	return files
 }
 
-// startersIn are the functions of a file that start goroutines, sorted.
+// startersIn returns the functions of a file that start goroutines, sorted.
 func startersIn(t *testing.T, path string) (names []string) {
 	t.Helper()
 	file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
@@ -105,8 +105,8 @@ func startersIn(t *testing.T, path string) (names []string) {
 	return names
 }
 
-// startsGoroutine says whether n is a go statement, or a call of a method Go, as those of sync.WaitGroup and of what is
-// made like it.
+// startsGoroutine reports whether n is a go statement, or a call of a method Go, like that of sync.WaitGroup and
+// similar types.
 func startsGoroutine(n ast.Node) bool {
 	switch n := n.(type) {
 	case *ast.GoStmt:
@@ -118,7 +118,7 @@ func startsGoroutine(n ast.Node) bool {
 	return false
 }
 
-// declared is the name of a function, with that of its receiver's type before it; what isn't one has none.
+// declared returns the name of a function, preceded by its receiver's type. Other declarations have no name.
 func declared(d ast.Decl) string {
 	f, ok := d.(*ast.FuncDecl)
 	if !ok {

@@ -13,8 +13,8 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/udp"
 )
 
-// TestHalfOpenLimit: as many requests as the configuration file says may wait for their host to confirm
-// them, of one address and of all; the others are rejected.
+// TestHalfOpenLimit: only as many requests as the configuration file allows may wait for their host's confirmation, per
+// address and in total; the others are rejected.
 func TestHalfOpenLimit(t *testing.T) {
 	t.Parallel()
 	addr := freeAddr(t)

@@ -18,7 +18,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme/host"
 )
 
-// frozenFS is a file system of the test's own, which can be told to let no write come back.
+// frozenFS is a private file system that can be told to block all writes.
 type frozenFS struct{ dir string }
 
 // newFrozenFS mounts one; it is gone at the test's end.
@@ -53,7 +53,7 @@ func newFrozenFS(t *testing.T) *frozenFS {
 	return fs
 }
 
-// ioctl asks something of the file system.
+// ioctl calls ioctl on the file system.
 func (fs *frozenFS) ioctl(number uint) error {
 	d, err := os.Open(fs.dir)
 	if err != nil {
@@ -63,14 +63,14 @@ func (fs *frozenFS) ioctl(number uint) error {
 	return unix.IoctlSetInt(int(d.Fd()), number, 0)
 }
 
-// freeze has writes wait until thaw, or the end of the test.
+// freeze makes writes wait until thaw, or the end of the test.
 func (fs *frozenFS) freeze(t *testing.T) {
 	t.Helper()
 	const fiFreeze = 0xc0045877
 	if err := fs.ioctl(fiFreeze); err != nil {
 		t.Fatalf("FIFREEZE: %v", err)
 	}
-	t.Cleanup(func() { _ = fs.thaw() }) // EINVAL where it isn't frozen any more
+	t.Cleanup(func() { _ = fs.thaw() }) // EINVAL if it isn't frozen any more
 }
 
 func (fs *frozenFS) thaw() error {
@@ -78,8 +78,8 @@ func (fs *frozenFS) thaw() error {
 	return fs.ioctl(fiThaw)
 }
 
-// A write that hangs in the system, whoever is at it, stops no other volume, neither for the
-// host that wrote, on the same queue, nor for another.
+// A write that hangs in the system, whatever goroutine makes it, blocks no other volume, neither for the host that
+// wrote, on the same queue, nor for another.
 func TestHangingFile(t *testing.T) {
 	t.Parallel()
 	for _, io := range []string{"buffered", "uring", "direct"} {
@@ -87,7 +87,7 @@ func TestHangingFile(t *testing.T) {
 			t.Run(io+"/"+path, func(t *testing.T) { testHangingFile(t, io, path) })
 		}
 	}
-	// Who receives packets that are captured isn't sent to do other work.
+	// A goroutine that receives captured packets isn't given other work.
 	t.Run("direct/rdma/captured", func(t *testing.T) {
 		testHangingFile(t, "direct", "rdma", "--pcap", filepath.Join(t.TempDir(), "packets.pcap"))
 	})
@@ -109,7 +109,7 @@ func testHangingFile(t *testing.T, io, path string, flags ...string) {
 	one := dialHost(t, tgt.remote(), path, func(c *host.Config) { c.Queues = 1 })
 	defer one.close(t)
 	hanging, other := one.namespace(t, 1), one.namespace(t, 2)
-	for i := range 100 { // whoever does such writes is found by now
+	for i := range 100 { // enough to settle which goroutine does such writes
 		writeBlock(t, ctx, hanging, i)
 		writeBlock(t, ctx, other, i)
 	}
@@ -152,8 +152,8 @@ func writeBlock(t *testing.T, ctx context.Context, ns *host.Namespace, i int) {
 	}
 }
 
-// A host that loses its connections with a write on a volume that hangs comes back at once, and uses the other
-// namespaces; what it writes to that volume then comes behind the old write.
+// A host that loses its connections during a write on a volume that hangs reconnects at once, and uses the other
+// namespaces; its later writes to that volume come after the old one.
 func TestHangingVolumeReconnect(t *testing.T) {
 	t.Parallel()
 	for _, path := range []string{"rdma", "tcp"} {

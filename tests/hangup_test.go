@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// Signal HUP has a target read its file again, and change nothing where that says what can't be.
+// Signal HUP makes a target reread its file, and changes nothing if that is invalid.
 func TestHangupReloads(t *testing.T) {
 	t.Parallel()
 	c := startConfigured(t)
@@ -36,10 +36,10 @@ func TestHangupReloads(t *testing.T) {
 	c.stop(t)
 }
 
-// A program without a file to read again ends of HUP as of an interruption: a target drains, and a
-// copy that isn't whole leaves no file behind.
+// HUP ends a program without a file to reread, like an interrupt: a target drains, and an incomplete copy leaves no
+// file behind.
 func TestHangupEnds(t *testing.T) {
-	// Where this test ignores the signal, as by nohup, programs that it starts would.
+	// If this test ignores the signal, as under nohup, programs that it starts do too.
 	hangups := make(chan os.Signal, 1)
 	signal.Notify(hangups, syscall.SIGHUP)
 	defer signal.Stop(hangups)
@@ -67,7 +67,7 @@ func TestHangupEnds(t *testing.T) {
 	}
 }
 
-// TestHoldTells: who holds a connection is told of namespaces that come, over either transport.
+// TestHoldTells: a program that holds a connection reports namespaces that appear, over either transport.
 func TestHoldTells(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -33,7 +33,7 @@ const (
 	testNQN  = "nqn.2026-11.io.nvme-anywhere:test"
 )
 
-// racing says that the race detector watches the test or the programs.
+// racing reports whether the race detector watches the test or the programs.
 func racing() bool { return raceEnabled || os.Getenv(raceEnv) == "1" }
 
 // transports are the names that -t takes.
@@ -55,7 +55,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// buildPrograms builds both programs into binDir, once, when the first test asks.
+// buildPrograms builds both programs into binDir, once, when the first test needs them.
 var buildPrograms = sync.OnceValue(func() error {
 	args := []string{"build", "-o", binDir + "/"}
 	env := append(os.Environ(), "CGO_ENABLED=0")
@@ -79,7 +79,7 @@ type program struct {
 	stdout output
 	stderr output
 	began  time.Time
-	ended  chan struct{} // closed when it has ended and all its output is here
+	ended  chan struct{} // closed when it has ended and all its output has been read
 	took   time.Duration // valid after ended
 	err    error         // likewise
 }
@@ -102,12 +102,11 @@ func (o *output) String() string {
 	return o.text.String()
 }
 
-// starting takes what starter is to do.
+// starting passes starter its work.
 var starting = make(chan func())
 
-// starter starts programs from a thread that lasts as long as the test binary. The kernel ends
-// them with it (Pdeathsig goes by the thread, not the process): a test that dies leaves nothing
-// behind.
+// starter starts programs from a thread that lasts as long as the test binary. The kernel ends them with it (Pdeathsig
+// applies to the thread, not the process): a test that dies leaves nothing behind.
 func starter() {
 	runtime.LockOSThread()
 	for f := range starting {
@@ -115,14 +114,14 @@ func starter() {
 	}
 }
 
-// start runs a program. It is killed when the test ends, and when the test failed, what it wrote
-// is shown unless all was well with it. lines, if not nil, sees every line of its standard output.
+// start runs a program. It is killed when the test ends, and if the test failed, its output is shown unless the program
+// succeeded. lines, if not nil, gets every line of its standard output.
 func start(t testing.TB, lines func(string), name string, args ...string) *program {
 	t.Helper()
 	return startOn(t, starting, lines, name, args...)
 }
 
-// startOn is start by the thread that works on what comes from on.
+// startOn is start on the thread that serves on.
 func startOn(t testing.TB, on chan<- func(), lines func(string), name string, args ...string) *program {
 	t.Helper()
 	if err := buildPrograms(); err != nil {
@@ -153,7 +152,7 @@ func startOn(t testing.TB, on chan<- func(), lines func(string), name string, ar
 	return p
 }
 
-// tail is the last lines of what a program wrote.
+// tail returns the last lines of a program's output.
 func tail(s string) string {
 	const most = 20
 	lines := strings.Split(strings.TrimSpace(s), "\n")
@@ -200,14 +199,13 @@ func (p *program) kill() {
 	<-p.ended
 }
 
-// wait waits for the end, fails the test when it doesn't come in time, and returns the exit
-// code: -1 for a signal.
+// wait waits for the end, fails the test if it doesn't come in time, and returns the exit code: -1 for a signal.
 func (p *program) wait(t testing.TB, timeout time.Duration) int {
 	t.Helper()
 	select {
 	case <-p.ended:
 	case <-soon.After(timeout):
-		p.signal(syscall.SIGQUIT) // the stacks of its goroutines tell what it waits for
+		p.signal(syscall.SIGQUIT) // the stacks of its goroutines show what it waits for
 		select {
 		case <-p.ended:
 		case <-soon.After(5 * time.Second):
@@ -264,7 +262,7 @@ func (p *program) awaitReady(t testing.TB, ready <-chan struct{}) {
 	}
 }
 
-// remote is the address of the target's NVMe service.
+// remote returns the address of the target's NVMe service.
 func (p *targetProgram) remote() netip.AddrPort {
 	port, _ := strconv.ParseUint(nvmePort, 10, 16)
 	return netip.AddrPortFrom(p.addr, uint16(port))
@@ -279,14 +277,14 @@ func (p *targetProgram) stop(t testing.TB) {
 	}
 }
 
-// alone is called by a test that measures, or looks at what all tests of this process have in common: it fails where the
-// test runs beside others. Those that only have programs do something mostly wait, and are parallel.
+// alone is called by a test that measures, or that looks at something all tests of this process share: it fails if the
+// test runs in parallel with others. Tests that only run programs mostly wait, and are parallel.
 func alone(t *testing.T) {
 	t.Helper()
-	t.Setenv("NVMEOF_TEST", t.Name()) // the testing package takes it from parallel tests, and makes none of this one
+	t.Setenv("NVMEOF_TEST", t.Name()) // the testing package refuses this in parallel tests, and refuses Parallel after it
 }
 
-// freeAddr is a loopback address on which nobody has the port of RoCE or of NVMe.
+// freeAddr returns a loopback address on which the ports of RoCE and NVMe are free.
 func freeAddr(t testing.TB) netip.Addr {
 	t.Helper()
 	for range 100 {
@@ -307,14 +305,14 @@ func freeAddr(t testing.TB) netip.Addr {
 	return netip.Addr{}
 }
 
-// result is what a run of nvmeinit gave.
+// result is the result of a run of nvmeinit.
 type result struct {
 	stdout, stderr string
 	code           int
 	took           time.Duration
 }
 
-// to are the flags that name a target.
+// to returns the flags that name a target.
 func (p *targetProgram) to(transport string) []string {
 	return []string{"-t", transport, "-a", p.addr.String(), "-s", nvmePort}
 }
@@ -331,7 +329,7 @@ func (p *targetProgram) run(t testing.TB, timeout time.Duration, transport, verb
 	return p.startInit(t, transport, verb, args...).result(t, timeout)
 }
 
-// must is run for what must succeed; it returns the standard output.
+// must is run for commands that must succeed; it returns the standard output.
 func (p *targetProgram) must(t testing.TB, timeout time.Duration, transport, verb string, args ...string) string {
 	t.Helper()
 	r := p.run(t, timeout, transport, verb, args...)
@@ -356,7 +354,7 @@ func (p *program) result(t testing.TB, timeout time.Duration) result {
 
 // procFigures are what /proc tells of a process.
 type procFigures struct {
-	cpu     time.Duration // of the threads there are, to the nanosecond
+	cpu     time.Duration // of all its threads, to the nanosecond
 	rss     int64         // bytes
 	fds     int
 	threads int
@@ -425,11 +423,11 @@ func readCPU(dir string) (used time.Duration, err error) {
 	return used, nil
 }
 
-// eventually waits until cond holds and fails the test when it doesn't in time.
+// eventually waits until cond holds and fails the test if it doesn't in time.
 func eventually(t testing.TB, timeout time.Duration, what string, cond func() bool) {
 	t.Helper()
 	const pause = 20 * time.Millisecond
-	for range timeout / pause { // a machine that stands still uses up one
+	for range timeout / pause { // counted in steps, so that a machine that stands still uses up only one
 		if cond() {
 			return
 		}

@@ -10,7 +10,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/tests/hostlib"
 )
 
-// paths are the ways from a host in the test to a target program.
+// paths are the ways to reach a target program from a host in the test.
 var paths = []string{"rdma", "tcp", "tcp-digests"}
 
 // localPaths are those to a program that shares memory (--local-memory).
@@ -53,7 +53,7 @@ func (h *hostSide) close(t testing.TB) {
 	}
 }
 
-// noLeaks fails the test when goroutines that it started outlive it and its cleanups.
+// noLeaks fails the test if goroutines that it started outlive it and its cleanups.
 func noLeaks(t *testing.T) {
 	t.Helper()
 	alone(t)

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// TestIdle wants a connected pair that has nothing to do to do nothing: keep alive and no more.
+// TestIdle wants an idle connected pair to do nothing except keep alive.
 func TestIdle(t *testing.T) {
 	alone(t)
 	var all []*idler
@@ -15,8 +15,8 @@ func TestIdle(t *testing.T) {
 		eventually(t, 10*time.Second, "a connection", func() bool { return hold.stderr.String() != "" })
 		all = append(all, &idler{p.program, transport}, &idler{hold, transport})
 	}
-	time.Sleep(500 * time.Millisecond) // what set-up left to do, as collecting garbage
-	// Who has nothing to do has nothing to do in one watch of several, whatever a busy machine adds to the others.
+	time.Sleep(500 * time.Millisecond) // work left over from set-up, such as garbage collection
+	// An idle program is idle in one of several watches, whatever a busy machine adds to the others.
 	for watches := 3; len(all) > 0; watches-- {
 		if watches == 0 {
 			t.Fatal("not idle in any watch")
@@ -25,7 +25,7 @@ func TestIdle(t *testing.T) {
 	}
 }
 
-// idler is a program of which nothing is wanted but its connection.
+// idler is a program that only holds its connection.
 type idler struct {
 	*program
 	transport string

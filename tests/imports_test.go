@@ -20,7 +20,7 @@ const module = "github.com/nvme-anywhere/nvmeof"
 type room struct {
 	dir   string   // of the package, and of those below it that have no room of their own
 	may   []string // of ours: a directory, or one and all below it with /...
-	tests []string // what its tests may import besides
+	tests []string // what its tests may import in addition
 }
 
 const everything = "..."
@@ -52,7 +52,7 @@ var rooms = []room{
 		tests: []string{"fabric/rdma", "nvme/host"},
 	},
 	{
-		dir:   "fabric/rdma", // the binding: any provider will do, so it knows none
+		dir:   "fabric/rdma", // the binding: it works with any provider, so it knows none
 		may:   []string{"nvme/...", "blockdev", "fabric/rdma/verbs", "internal/crowd", "internal/inuse", "internal/mem", "internal/limitlog"},
 		tests: []string{everything},
 	},
@@ -104,10 +104,10 @@ var rooms = []room{
 	{dir: "tests", may: []string{everything}},
 }
 
-// dependency is a module of others that the project uses, or a package of the standard library that isn't for all.
+// dependency is a third-party module that the project uses, or a package of the standard library that isn't for all.
 type dependency struct {
 	module string
-	may    []string // the directories of ours that import it
+	may    []string // our directories that import it
 }
 
 // inTests stands for the tests of every room.
@@ -141,7 +141,7 @@ type listed struct {
 	XTestImports []string
 }
 
-// Imports point one way: a room knows only those that the table names.
+// Imports point one way: a room imports only those that the table names.
 func TestImportDirections(t *testing.T) {
 	for _, arch := range []string{"amd64", "arm64"} {
 		for _, p := range goList(t, arch) {
@@ -207,7 +207,7 @@ func TestRoomsListed(t *testing.T) {
 			t.Errorf("ARCHITECTURE.md lists %s %d times", r.dir, listed[r.dir])
 		}
 	}
-	for _, p := range goList(t, "amd64") { // in a row of its own, or in that of tests by its name
+	for _, p := range goList(t, "amd64") { // in its own row, or named in that of tests
 		dir := strings.TrimPrefix(p.ImportPath, module+"/")
 		if strings.HasPrefix(dir, "tests/") && !strings.Contains(table, "`"+dir+"`") && !strings.Contains(table, "`"+path.Base(dir)+"`") {
 			t.Errorf("ARCHITECTURE.md doesn't name %s", dir)
@@ -220,7 +220,7 @@ func TestRoomsListed(t *testing.T) {
 	}
 }
 
-// roomOf is the room of the nearest directory at or above dir.
+// roomOf returns the room of the nearest directory at or above dir.
 func roomOf(dir string) *room {
 	for ; dir != "." && dir != "/"; dir = path.Dir(dir) {
 		for i := range rooms {
@@ -245,7 +245,7 @@ func (r *room) check(t *testing.T, dir string, imports []string, test bool) {
 	}
 }
 
-// forbids says why imp is not allowed; empty where it is.
+// forbids returns why imp is not allowed; empty if it is.
 func (r *room) forbids(dir, imp string, test bool) string {
 	if own, ok := strings.CutPrefix(imp, module+"/"); ok {
 		may := r.may
@@ -276,7 +276,7 @@ func (r *room) forbids(dir, imp string, test bool) string {
 	return "a new dependency: weigh it, then enter it in tests/imports_test.go"
 }
 
-// matches reports whether a directory is the one of pattern, or for dir/... at or below it.
+// matches reports whether a directory is pattern, or, for dir/..., at or below it.
 func matches(pattern, dir string) bool {
 	if pattern == everything {
 		return true
@@ -287,7 +287,7 @@ func matches(pattern, dir string) bool {
 	return dir == pattern
 }
 
-// The check itself sees what it should.
+// The check itself works.
 func TestImportRules(t *testing.T) {
 	for _, c := range []struct {
 		dir, imp string

@@ -14,9 +14,9 @@ import (
 // watchedVolume counts how a volume that lends its memory is used.
 type watchedVolume struct {
 	blockdev.Lender
-	placed, copied atomic.Int32 // writes whose data lay in the volume, and others
+	placed, copied atomic.Int32 // writes whose data was in the volume's memory, and others
 	sent, read     atomic.Int32 // reads that were sent from the volume, and others
-	strange        atomic.Int32 // pieces of memory that are no part of the volume's mappings
+	strange        atomic.Int32 // pieces of memory outside the volume's mappings
 }
 
 // look checks that pieces are parts of the volume's mappings, which transports register.
@@ -59,8 +59,8 @@ func (w *watchedVolume) Lend(segs []blockdev.Segment, length int64) ([]blockdev.
 	return segs, token, err
 }
 
-// TestInPlace: the data of writes to persistent memory is placed in free blocks of its mapping, over
-// RDMA and from a TCP socket, and reads are sent from there.
+// TestInPlace: the data of writes to persistent memory is placed in free blocks of its mapping, over RDMA and from a
+// TCP socket, and reads are sent from there.
 func TestInPlace(t *testing.T) {
 	noLeaks(t)
 	spec, o := pmemVolume(t)

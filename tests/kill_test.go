@@ -14,15 +14,14 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme/host"
 )
 
-// killSlack is what a busy machine may add to the keep alive timeout: starting timers late,
-// ending a program.
+// killSlack is what a busy machine may add to the keep alive timeout: by late timers, and until a program has ended.
 const killSlack = 1500 * time.Millisecond
 
-// killLinger is how long a program that ends waits for answers to the DREQs of its CM.
+// killLinger is how long a program that ends waits for answers to its CM's DREQs.
 var killLinger = map[string]time.Duration{"rdma": time.Second}
 
-// TestKill kills either program in the middle of I/O. The other notices within the keep alive
-// time, says so, frees what it held, and a new connection works at once.
+// TestKill kills either program in the middle of I/O. The other notices within the keep alive time, says so, frees what
+// it held, and a new connection works at once.
 func TestKill(t *testing.T) {
 	alone(t)
 	for _, transport := range transports {
@@ -93,12 +92,12 @@ func killHost(t *testing.T, transport string) {
 	const (
 		kato  = 1
 		times = 10
-		// mostGrown is what garbage that isn't collected yet may add in the second half; what the
-		// connections of as many hosts have in buffers is more.
+		// mostGrown is what uncollected garbage may add in the second half; the buffers of as many hosts' connections
+		// are more.
 		mostGrown = 8 << 20
 	)
 	addr := freeAddr(t)
-	// Memory that a volume is written to would count as the target's.
+	// A volume in memory would count as the target's memory.
 	p := startTargetAt(t, addr, "--volume", "null:64MiB", "--metrics", addr.String()+":"+metricsPort)
 	var before, now holdings
 	var rss int64
@@ -126,18 +125,18 @@ func killHost(t *testing.T, transport string) {
 	grown := p.figures(t).rss - rss
 	t.Logf("after the first: %v", before)
 	t.Logf("after the last:  %v; %d MiB, %d half way", now, (rss+grown)>>20, rss>>20)
-	if grown > mostGrown && !racing() { // whose shadow of the memory grows with use
+	if grown > mostGrown && !racing() { // whose shadow memory grows with use
 		t.Errorf("%d kills made the target grow by %d MiB", times-times/2, grown>>20)
 	}
-	// The log has a bounded rate, so it need not tell of every one.
+	// The log has a bounded rate, so it need not contain every one.
 	if n := strings.Count(p.stderr.String(), `level=WARN msg="host lost"`); n < times/2 {
 		t.Errorf("nvmetgt tells of %d lost hosts, %d were killed", n, times+1)
 	}
 	p.stop(t)
 }
 
-// freed waits until the target has let go of what hosts had: controllers, queues, commands and
-// connections. It returns what it holds then.
+// freed waits until the target has freed what hosts had: controllers, queues, commands and connections. It returns what
+// the target holds then.
 func (p *targetProgram) freed(t *testing.T, since *soon.Stopwatch, limit time.Duration) (h holdings) {
 	t.Helper()
 	for {
@@ -152,8 +151,8 @@ func (p *targetProgram) freed(t *testing.T, since *soon.Stopwatch, limit time.Du
 	}
 }
 
-// quiet waits until the connection manager has given up to tell dead hosts of the end too, and
-// returns what the target holds then.
+// quiet waits until the connection manager has also given up telling dead hosts of the end, and returns what the target
+// holds then.
 func (p *targetProgram) quiet(t *testing.T) (h holdings) {
 	t.Helper()
 	eventually(t, 10*time.Second, "the end of disconnecting", func() bool {
@@ -178,8 +177,8 @@ func (p *targetProgram) underLoad(t *testing.T, controllers float64) {
 	})
 }
 
-// killUnderModel: every command of the host ends when the target is killed, in time, and what
-// had been completed is there when it serves again.
+// killUnderModel: every command of the host ends in time when the target is killed, and what had completed is there
+// when it serves again.
 func killUnderModel(t *testing.T, path string) {
 	noLeaks(t)
 	const kato = 1500 * time.Millisecond

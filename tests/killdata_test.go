@@ -17,9 +17,9 @@ import (
 // killsEnv is how often TestKillData kills nvmetgt; `make kill` does it 200 times.
 const killsEnv = "NVMEOF_KILLS"
 
-// TestKillData kills nvmetgt at random moments while a host writes blocks that name their write,
-// and looks after each restart: nothing that was acknowledged may be lost, and no block torn.
-// The kernel outlives the program, so that holds for writes that weren't flushed, too.
+// TestKillData kills nvmetgt at random moments while a host writes blocks that identify their write, and checks after
+// each restart: nothing acknowledged may be lost, and no block torn. The kernel outlives the program, so that also
+// holds for writes that weren't flushed.
 func TestKillData(t *testing.T) {
 	kills := 6
 	if s := os.Getenv(killsEnv); s != "" {
@@ -64,7 +64,7 @@ type killing struct {
 	load      *crashload.Load
 }
 
-// round starts a target, checks what the one before left, and kills it under load.
+// round starts a target, checks what the previous one left, and kills it under load.
 func (k *killing) round(t *testing.T) {
 	p := k.check(t, startTarget(t, k.args...))
 	h := k.dial(t, p)
@@ -72,7 +72,7 @@ func (k *killing) round(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// On a busy machine keep alive may come too late: as good a moment.
+	// On a busy machine keep alive may come too late: that moment is as good as any.
 	for _, err := range k.load.Run(t.Context(), ns, k.rnd, 1+k.rnd.Uint64N(300), p.kill) {
 		if !errors.Is(err, host.ErrLost) {
 			t.Errorf("a writer ended with %v", err)

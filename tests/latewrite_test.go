@@ -15,8 +15,8 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme/host"
 )
 
-// TestLateWrites: what a host sent to a target that stood still isn't executed when that goes on, where the host
-// had given the target up meanwhile: it may have written the same blocks by another path, or another target.
+// TestLateWrites: what a host sent to a stopped target isn't executed when that continues, if the host has given the
+// target up meanwhile: it may have written the same blocks over another path, or to another target.
 func TestLateWrites(t *testing.T) {
 	t.Parallel()
 	for _, path := range localPaths {
@@ -24,7 +24,7 @@ func TestLateWrites(t *testing.T) {
 	}
 }
 
-// stopped reports whether a process stands still.
+// stopped reports whether a process is stopped.
 func stopped(t *testing.T, pid int) bool {
 	t.Helper()
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))

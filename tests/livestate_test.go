@@ -12,8 +12,8 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme/host"
 )
 
-// An operator sets ANA states in the file and changes them live: the hosts of the endpoint are
-// told, those of another keep their path, and what was saved is there after a reload.
+// An operator sets ANA states in the file and changes them live: the hosts of the endpoint are notified, those of
+// another keep their path, and what was saved is there after a reload.
 func TestLiveANA(t *testing.T) {
 	t.Parallel()
 	c, at := startANA(t)
@@ -90,7 +90,7 @@ ana:
 	return c, at
 }
 
-// anaHosts are hosts that came to a target by each transport, and what they were told.
+// anaHosts are hosts that connected to a target by each transport, and the notifications that they got.
 type anaHosts struct {
 	hosts map[string]*hostSide
 	told  map[string]chan nvme.AsyncEvent
@@ -110,7 +110,7 @@ func dialANA(t *testing.T, c *configured) *anaHosts {
 	return h
 }
 
-// wantState checks what the host of a path reads of group 7.
+// wantState checks the state of group 7 as the host of a path reads it.
 func (h *anaHosts) wantState(t *testing.T, path string, want nvme.ANAState) {
 	t.Helper()
 	log, err := h.hosts[path].ANA(t.Context())

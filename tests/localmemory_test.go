@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// TestLocalMemory: packets of two programs on this host go through shared memory where both are told to share it, and
+// TestLocalMemory: packets of two programs on this machine go through shared memory if both are told to share it, and
 // through their sockets otherwise; data is the same.
 func TestLocalMemory(t *testing.T) {
 	t.Parallel()
@@ -41,8 +41,8 @@ func TestLocalMemory(t *testing.T) {
 	}
 }
 
-// sharesMemory waits until nearly all packets of a load go through shared memory. One that ends by itself may do so before
-// the two programs have found each other.
+// sharesMemory waits until nearly all packets of a load go through shared memory. A load that ends by itself may end
+// before the two programs have found each other.
 func (p *targetProgram) sharesMemory(t *testing.T, flags ...string) {
 	t.Helper()
 	load := p.startInit(t, "rdma", "bench", append(flags, "--rw", "randrw", "--bs", "16k", "--iodepth", "16", "--runtime", "1m")...)

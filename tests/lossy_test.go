@@ -16,10 +16,10 @@ import (
 // Variables of TestLossBesideTCP; make lossy sets both.
 const (
 	lossyEnv     = "NVMEOF_LOSSY"      // how long each measurement lasts
-	lossyPageEnv = "NVMEOF_LOSSY_PAGE" // the page whose table is to be made anew; may be empty
+	lossyPageEnv = "NVMEOF_LOSSY_PAGE" // the page whose table is to be rewritten; may be empty
 )
 
-// The table stands between these lines of the page.
+// The table is between these lines of the page.
 const (
 	lossyBegin = "<!-- made by make lossy -->\n"
 	lossyEnd   = "<!-- end of what make lossy made -->\n"
@@ -33,16 +33,14 @@ type lossyPath struct {
 
 var lossyPaths = []lossyPath{{"RDMA", "rdma", ""}, {"TCP, CUBIC", "tcp", "cubic"}, {"TCP, BBR", "tcp", "bbr"}}
 
-// lossyShares are those of the packets that are lost, and what RDMA must keep of its goodput.
+// lossyShares are the shares of lost packets, and what RDMA must keep of its goodput.
 var lossyShares = []struct{ lost, keeps float64 }{{0, 1}, {0.001, 0.9}, {0.01, 0.6}, {0.05, 0.25}}
 
-// busyRoundTrip is a round trip of a link of 100 µs that tells that the processors have too much
-// else to do.
+// busyRoundTrip is a round-trip time on a link of 100 µs that shows that the processors have too much else to do.
 const busyRoundTrip = time.Millisecond
 
-// TestLossBesideTCP measures requests of 128 KiB, eight at once, over the RNIC and over the
-// kernel's TCP, turn by turn on one lossy link, and makes a table of the goodput beside that
-// without loss.
+// TestLossBesideTCP measures requests of 128 KiB, eight at once, over the RNIC and over the kernel's TCP, alternately
+// on one lossy link, and makes a table of the goodput compared with that without loss.
 func TestLossBesideTCP(t *testing.T) {
 	alone(t)
 	text := os.Getenv(lossyEnv)
@@ -83,7 +81,7 @@ func TestLossBesideTCP(t *testing.T) {
 	}
 }
 
-// compare is a row of the table for each path.
+// compare returns a row of the table for each path.
 func (l *lossyLink) compare(t *testing.T, mtu int, rw string, each time.Duration) (rows string) {
 	t.Helper()
 	goodput := map[string][]float64{} // by path, for each share
@@ -132,8 +130,8 @@ func (l *lossyLink) serve(t *testing.T) {
 	}, "nvmetgt", "serve", "--nqn", testNQN, "--volume", "mem:64MiB", "--listen", "rdma://"+at, "--listen", "tcp://"+at).awaitReady(t, ready)
 }
 
-// bench is the goodput of a host at the first end, in bytes a second. Where messages that make the
-// connection get lost too often in a row, it connects again.
+// bench returns the goodput of a host at the first end, in bytes a second. If messages that make the connection get
+// lost too often in a row, it reconnects.
 func (l *lossyLink) bench(t *testing.T, p lossyPath, rw string, each time.Duration) float64 {
 	t.Helper()
 	if p.tcp != "" {
@@ -158,7 +156,7 @@ func (l *lossyLink) bench(t *testing.T, p lossyPath, rw string, each time.Durati
 	return out.Jobs[0].Read.BWBytes + out.Jobs[0].Write.BWBytes
 }
 
-// writeBetween replaces what stands between two lines of a file.
+// writeBetween replaces what is between two lines of a file.
 func writeBetween(t *testing.T, path, begin, end, text string) {
 	t.Helper()
 	b, err := os.ReadFile(path)

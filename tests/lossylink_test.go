@@ -20,14 +20,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lossyLink joins two network namespaces by a link of which this process carries each packet: it
-// loses some, and delays the others. What runs in the namespaces meets it as a network device, so
-// that the kernel's TCP and the RNIC on UDP have the same losses. It needs root and TUN devices.
+// lossyLink joins two network namespaces by a link whose packets this process carries: it loses some, and delays the
+// others. Programs in the namespaces see it as a network device, so that the kernel's TCP and the RNIC on UDP have the
+// same losses. It needs root and TUN devices.
 type lossyLink struct {
 	ends  [2]*linkEnd
 	loss  atomic.Uint64 // share of the packets, as bits of a float64
 	drops [2]atomic.Int64
-	full  atomic.Int64 // dropped because too much waited
+	full  atomic.Int64 // dropped because too much was queued
 	stop  int          // eventfd, readable when the link ends
 	work  sync.WaitGroup
 }
@@ -35,7 +35,7 @@ type lossyLink struct {
 // linkEnd is a namespace with its device.
 type linkEnd struct {
 	addr netip.Addr
-	do   chan func() // what comes is done by a thread in the namespace
+	do   chan func() // functions for a thread in the namespace
 	tun  int
 }
 
@@ -123,7 +123,7 @@ func (e *linkEnd) open(mtu int) error {
 	for _, c := range []string{
 		"link set lo up",
 		fmt.Sprintf("addr add %s/24 dev %s", e.addr, lossyDevice),
-		// A full queue of the device would be loss of its own.
+		// A full queue of the device would cause losses of its own.
 		fmt.Sprintf("link set %s mtu %d txqueuelen 20000 up", lossyDevice, mtu),
 	} {
 		if err := e.ip(c); err != nil {
@@ -140,8 +140,8 @@ func (e *linkEnd) in(f func() error) error {
 	return <-done
 }
 
-// useTCP chooses the congestion control of the TCP between both ends. It is an attribute of the
-// route: a namespace may choose only some for itself.
+// useTCP chooses the congestion control of TCP between both ends. It is an attribute of the route: a namespace may
+// choose only some algorithms for itself.
 func (l *lossyLink) useTCP(name string) error {
 	for _, e := range l.ends {
 		if err := e.in(func() error {
@@ -170,7 +170,7 @@ type underway struct {
 	packet []byte
 }
 
-// carry takes what end i sends to the other one.
+// carry carries what end i sends to the other one.
 func (l *lossyLink) carry(c lossyConfig, i int) {
 	runtime.LockOSThread()
 	_ = unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0) // 50 µs otherwise
@@ -229,8 +229,7 @@ func (l *lossyLink) wait(from int, line []underway) bool {
 	return (err == nil || errors.Is(err, unix.EINTR)) && fds[1].Revents == 0
 }
 
-// roundTrip is the median of the time that a datagram takes to the other end and back, while the
-// link has nothing else to do.
+// roundTrip returns the median time that a datagram takes to the other end and back on the otherwise idle link.
 func (l *lossyLink) roundTrip(t *testing.T) time.Duration {
 	t.Helper()
 	var conns [2]net.PacketConn

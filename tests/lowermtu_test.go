@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// TestLowerMTU: a target whose interface carries smaller packets than when it was started, though the host's still
-// carries those, is connected to with packets that get through.
+// TestLowerMTU: a target whose interface has a lower MTU than when it was started, though the host's hasn't, is
+// connected to with packets that get through.
 func TestLowerMTU(t *testing.T) {
 	alone(t)
 	l := newLossyLink(t, lossyConfig{mtu: 4200, rate: 125e6, queue: 1 << 20})

@@ -8,11 +8,11 @@ import (
 	"sync"
 )
 
-// model is what a volume should hold, block by block, and which blocks commands under way may
-// touch: those that change a block are alone on it, so that what it holds is always known.
+// model is what a volume should hold, block by block, and which blocks commands in flight may touch: a command that
+// changes a block has it alone, so that its content is always known.
 //
-// A block is known by the stamp of the write that filled it; its content follows from its
-// address and the stamp, so that a wrong block tells whose data it holds instead.
+// A block is identified by the stamp of the write that filled it; its content follows from its address and the stamp,
+// so that a wrong block shows whose data it holds.
 type model struct {
 	blockSize int
 	forgets   bool // the volume reads as zeroes whatever is written (null)
@@ -81,7 +81,7 @@ func (m *model) release(spans []span, alone bool) {
 	}
 }
 
-// set notes what locked blocks hold now.
+// set records what locked blocks hold now.
 func (m *model) set(spans []span, stamp uint64) {
 	if m.forgets && stamp != stampUnknown {
 		stamp = stampZero
@@ -93,7 +93,7 @@ func (m *model) set(spans []span, stamp uint64) {
 	}
 }
 
-// known says that every block of a locked span has one content that it must have.
+// known reports whether every block of a locked span has known content.
 func (m *model) known(s span) bool {
 	return !slices.Contains(m.stamps[s.first:s.first+s.blocks], stampUnknown)
 }
@@ -123,7 +123,7 @@ func fillSpan(p []byte, s span, blockSize int, stamp uint64) {
 	}
 }
 
-// A block begins with its address and its stamp; the words that follow are made of both.
+// A block begins with its address and its stamp; the following words are derived from both.
 const blockHeader = 16
 
 func fillBlock(p []byte, block int, stamp uint64) {
@@ -167,7 +167,7 @@ func checkBlock(p []byte, block int, stamp uint64) error {
 	return nil
 }
 
-// describe says what a block holds in place of what it should.
+// describe says what a block holds instead of what it should.
 func describe(p []byte) string {
 	block, stamp := binary.LittleEndian.Uint64(p), binary.LittleEndian.Uint64(p[8:])
 	if block == 0 && stamp == 0 {
@@ -185,7 +185,7 @@ func firstWord(block int, stamp uint64) uint64 {
 
 func nextWord(w uint64) uint64 { return bits.RotateLeft64(w, 7) + 0x9e3779b97f4a7c15 }
 
-// poison marks blocks that are to be read, so that one which isn't written to is noticed.
+// poison marks the buffers of blocks to be read, so that one that isn't filled is noticed.
 func poison(p []byte, blockSize int) {
 	for i := 0; i < len(p); i += blockSize {
 		binary.LittleEndian.PutUint64(p[i:], 0xdeaddeaddeaddead)

@@ -15,7 +15,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme/target"
 )
 
-// pathReport is what `nvmeinit bench -o json` tells of a path.
+// pathReport is what `nvmeinit bench -o json` reports about a path.
 type pathReport struct {
 	Path     string `json:"path"`
 	State    string `json:"state"`
@@ -26,14 +26,13 @@ type pathReport struct {
 	Connects uint64 `json:"connects"`
 }
 
-// verifiedPaths is the report of a run that must have ended well: everything that was written
-// is there.
+// verifiedPaths returns the report of a run that must have succeeded: everything written is there.
 func verifiedPaths(t *testing.T, p *program) map[string]pathReport {
 	t.Helper()
 	return p.pathReports(t, 0)
 }
 
-// endVerified ends a load of endlessLoad, and is its report. Another run finds everything that was written.
+// endVerified ends a load of endlessLoad, and returns its report. Another run finds everything that was written.
 func (p *targetProgram) endVerified(t *testing.T, load *program) map[string]pathReport {
 	t.Helper()
 	load.signal(syscall.SIGINT)
@@ -44,7 +43,7 @@ func (p *targetProgram) endVerified(t *testing.T, load *program) map[string]path
 	return paths
 }
 
-// pathReports is the report of a run that ends with that code, and verified what it read.
+// pathReports returns the report of a run that ends with the given code, and that verified what it read.
 func (p *program) pathReports(t *testing.T, code int) map[string]pathReport {
 	t.Helper()
 	r := p.result(t, 2*time.Minute)
@@ -74,27 +73,28 @@ func (p *program) pathReports(t *testing.T, code int) map[string]pathReport {
 	return byName
 }
 
-// verifyFlags are those of a run whose data a later one can check.
+// verifyFlags are the flags of a run whose data a later one can check.
 func verifyFlags(rw string) []string {
 	return []string{"-n", testNQN, "--rw", rw, "--bs", "4k", "--iodepth", "16", "--size", "8m", "--verify", "crc32c"}
 }
 
-// verifyLoad is a load that writes, reads, and checks what it wrote. One of the two programs may stand still longer
-// than the other, so it isn't the keep alive timer that notices losses unless args has it so, but the end of a connection over
-// TCP, and what isn't acknowledged over RDMA, which takes 5 s.
+// verifyLoad is a load that writes, reads, and checks what it wrote. Either program may stand still longer than the
+// other, so losses are not noticed by the keep alive timer unless args says so, but by the end of a connection over
+// TCP, and by missing acknowledgements over RDMA, which takes 5 s.
 func verifyLoad(runtime string, args ...string) []string {
 	return slices.Concat([]string{"bench"}, verifyFlags("randrw"), []string{"--numjobs", "2",
 		"--time_based", "--runtime", runtime, "-o", "json", "-k", "60", "--reconnect-delay", "1"}, args)
 }
 
-// endlessLoad starts one that goes on, at an easy pace, until endVerified, on blocks all of which have been written.
+// endlessLoad starts a load that continues, at an easy pace, until endVerified, on blocks all of which have been
+// written.
 func (p *targetProgram) endlessLoad(t *testing.T, args ...string) *program {
 	t.Helper()
 	p.must(t, time.Minute, "tcp", "bench", verifyFlags("write")...)
 	return start(t, nil, "nvmeinit", verifyLoad("1h", append(args, "--rate_iops", "1000")...)...)
 }
 
-// said reports whether a load's last news of a path is that.
+// said reports whether that is a load's latest message about a path.
 func (load *program) said(path, state string) bool {
 	all := load.stderr.String()
 	if at := strings.LastIndex(all, "path "+path+": "); at >= 0 {
@@ -106,8 +106,8 @@ func (load *program) said(path, state string) bool {
 // atPort is an endpoint of a path.
 func atPort(transport, addr string) string { return transport + "://" + addr }
 
-// TestPathsKill: kill -9 of the target, and its restart, under a load that takes both transports
-// fails nothing and loses nothing.
+// TestPathsKill: kill -9 of the target, and its restart, under a load over both transports fails nothing and loses
+// nothing.
 func TestPathsKill(t *testing.T) {
 	t.Parallel()
 	addr := freeAddr(t)
@@ -134,13 +134,13 @@ func TestPathsKill(t *testing.T) {
 	p.stop(t)
 }
 
-// TestPathsCut: a network that is cut for good under one path leaves the load to the other.
+// TestPathsCut: if the network below one path is cut for good, the load continues on the other.
 func TestPathsCut(t *testing.T) {
 	t.Parallel()
 	addr := freeAddr(t)
 	p := startTargetAt(t, addr, "--volume", "mem:32MiB", "--metrics", addr.String()+":"+metricsPort)
 	cut, other := atPort("rdma", p.remote().String()), atPort("tcp", p.remote().String())
-	load := p.endlessLoad(t, "--path", cut, "--path", other, "--fault", "cut=5s") // by when there has long been a load
+	load := p.endlessLoad(t, "--path", cut, "--path", other, "--fault", "cut=5s") // when the load has long been running
 	eventually(t, time.Minute, "the loss of "+cut, func() bool { return load.said(cut, "reconnecting") })
 	p.underLoad(t, 1)
 	paths := p.endVerified(t, load)
@@ -153,8 +153,8 @@ func TestPathsCut(t *testing.T) {
 	p.stop(t)
 }
 
-// TestPathsANA: a load goes where the ANA states let it, over two ports and transports of a
-// target, and notices nothing of their changes.
+// TestPathsANA: a load uses the paths that the ANA states allow, over two ports and transports of a target, and isn't
+// disturbed by their changes.
 func TestPathsANA(t *testing.T) {
 	noLeaks(t)
 	v := newMemory(t, 32<<20)
@@ -188,8 +188,8 @@ func TestPathsANA(t *testing.T) {
 	}
 }
 
-// TestPathsTwoTargets: two targets with the same subsystem and volume are two paths to it; when
-// one of them goes, the load stays with the other.
+// TestPathsTwoTargets: two targets with the same subsystem and volume are two paths to it; if one of them goes away,
+// the load stays with the other.
 func TestPathsTwoTargets(t *testing.T) {
 	noLeaks(t)
 	v := newMemory(t, 32<<20)
@@ -223,8 +223,7 @@ func TestPathsTwoTargets(t *testing.T) {
 	}
 }
 
-// TestPathsGone: I/O that no path takes fails after fast_io_fail_tmo, and the error names every
-// path and why.
+// TestPathsGone: I/O that no path takes fails after fast_io_fail_tmo, and the error names every path and why.
 func TestPathsGone(t *testing.T) {
 	t.Parallel()
 	addr := freeAddr(t)
@@ -244,7 +243,7 @@ func TestPathsGone(t *testing.T) {
 	}
 }
 
-// TestPathFlags: mistakes are found before anything is connected, and say what is wanted.
+// TestPathFlags: mistakes are found before anything is connected, and the errors say what is expected.
 func TestPathFlags(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

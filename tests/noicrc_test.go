@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// TestNoLocalICRC: packets of two programs on this host have no ICRC where both are told to do
-// without, and all have one otherwise.
+// TestNoLocalICRC: packets of two programs on this machine have no ICRC if both are told to omit it, and all have one
+// otherwise.
 func TestNoLocalICRC(t *testing.T) {
 	t.Parallel()
 	option := []string{"--no-local-icrc"}

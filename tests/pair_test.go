@@ -16,8 +16,8 @@ import (
 	"github.com/nvme-anywhere/nvmeof/persist"
 )
 
-// servePair serves a volume from the test itself, over both transports, and gives the address.
-// The target ends with the test.
+// servePair serves a volume from the test itself, over both transports, and returns the address. The target ends with
+// the test.
 func servePair(t testing.TB, spec string, o blockdev.Options) netip.AddrPort {
 	t.Helper()
 	v, err := blockdev.Open(spec, o, persist.Kind())
@@ -31,7 +31,7 @@ func servePair(t testing.TB, spec string, o blockdev.Options) netip.AddrPort {
 	return addr
 }
 
-// newMemory is a volume in memory that lasts as long as the test.
+// newMemory returns a volume in memory that lasts as long as the test.
 func newMemory(t testing.TB, size int64) blockdev.Volume {
 	t.Helper()
 	v, err := blockdev.NewMemory(blockdev.Options{Size: size})
@@ -42,7 +42,7 @@ func newMemory(t testing.TB, size int64) blockdev.Volume {
 	return v
 }
 
-// undo calls f at the end of the test, which fails where that fails.
+// undo calls f at the end of the test, which fails if f does.
 func undo(t testing.TB, what string, f func() error) {
 	t.Cleanup(func() {
 		if err := f(); err != nil {
@@ -66,7 +66,7 @@ func serveConfig(t testing.TB, cfg target.Config) (*target.Target, netip.AddrPor
 	return tgt, listenPair(t, tgt)
 }
 
-// listenPair lets a target listen on one more address, over both transports.
+// listenPair makes a target listen on one more address, over both transports.
 func listenPair(t testing.TB, tgt *target.Target) netip.AddrPort {
 	t.Helper()
 	addr := netip.AddrPortFrom(freeAddr(t), 4420)
@@ -74,7 +74,7 @@ func listenPair(t testing.TB, tgt *target.Target) netip.AddrPort {
 	return addr
 }
 
-// listenAt lets a target listen at an address, over both transports.
+// listenAt makes a target listen at an address, over both transports.
 func listenAt(t testing.TB, tgt *target.Target, addr netip.AddrPort) {
 	t.Helper()
 	nic, err := softrnic.Open(addr.Addr(), softrnic.Config{LocalMemory: true})
@@ -100,8 +100,7 @@ func dialPair(t testing.TB, remote netip.AddrPort, path string) *hostSide {
 	return dialHost(t, remote, path, func(c *host.Config) { c.Queues, c.QueueSize = 1, loadDepth+1 })
 }
 
-// memVolume and fileVolume are the volumes that answer at once and later; pmemVolume lends the
-// memory that writes go to.
+// memVolume and fileVolume are volumes that answer at once and later; pmemVolume lends the memory that writes go to.
 func memVolume(testing.TB) (string, blockdev.Options) { return "mem:64MiB", blockdev.Options{} }
 
 func fileVolume(t testing.TB) (string, blockdev.Options) {
@@ -115,7 +114,7 @@ func ringVolume(t testing.TB) (string, blockdev.Options) {
 	return spec, o
 }
 
-// needMode skips a test where temporary files can't be used so, as by direct I/O on a tmpfs.
+// needMode skips a test if temporary files don't support that mode, such as direct I/O on a tmpfs.
 func needMode(t testing.TB, mode blockdev.IOMode) {
 	t.Helper()
 	v, err := blockdev.OpenFile(filepath.Join(t.TempDir(), "probe"), blockdev.Options{Size: 1 << 20, IO: mode})

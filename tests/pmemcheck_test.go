@@ -24,8 +24,8 @@ func pmemCheck(t *testing.T, path string, more ...string) result {
 // pmemBlock is what TestPmemCheck writes.
 func pmemBlock(i int) []byte { return bytes.Repeat([]byte{byte(i + 1)}, 4096) }
 
-// TestPmemCheck damages the map of a volume as an operator may find it: it isn't served, check says
-// what is wrong, and after a repair all but the block that is lost is as it was.
+// TestPmemCheck damages the map of a volume in ways that an operator may find: it isn't served, check says what is
+// wrong, and after a repair everything except the lost block is as it was.
 func TestPmemCheck(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "pmem.img")
@@ -65,7 +65,7 @@ func TestPmemCheck(t *testing.T) {
 	}
 }
 
-// repairOneBlock finds that a volume whose logical block 2 is damaged isn't served, and repairs it.
+// repairOneBlock checks that a volume whose logical block 2 is damaged isn't served, and repairs it.
 func repairOneBlock(t *testing.T, path string) {
 	t.Helper()
 	refused := start(t, nil, "nvmetgt", "serve", "--listen", "tcp://"+freeAddr(t).String(), "--volume", "pmem:"+path).result(t, 20*time.Second)
@@ -84,7 +84,7 @@ func repairOneBlock(t *testing.T, path string) {
 	}
 }
 
-// checkLost reads blocks of which one is lost, and writes that.
+// checkLost reads blocks of which one is lost, and writes that one.
 func checkLost(t *testing.T, ns *host.Namespace, lost int) {
 	t.Helper()
 	got := make([]byte, 4096)
@@ -109,7 +109,7 @@ func damageMap(t *testing.T, path string, block int64) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	extent := make([]byte, 48) // the first one; either superblock has it at the same place (docs/pmem.md)
+	extent := make([]byte, 48) // the first one; both superblocks have it at the same place (docs/pmem.md)
 	if _, err := f.ReadAt(extent, 4096+128); err != nil {
 		t.Fatal(err)
 	}

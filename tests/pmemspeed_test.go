@@ -11,15 +11,15 @@ import (
 	"time"
 )
 
-// pmemVolumes are what TestPmemSpeed compares, the first being what the others are held
-// against: a name, the specification as far as a file's name, and what follows that.
+// pmemVolumes are what TestPmemSpeed compares, the first being the baseline: a name, the specification up to a file's
+// name, and what follows that.
 var pmemVolumes = []struct{ name, kind, file, options string }{
 	{"memory", "mem:256MiB", "", ""},
 	{"pmem", "pmem:", "nvmeof-speed.img", ""},
 	{"pmem in place", "pmem:", "nvmeof-speed-inplace.img", ",mode=inplace"},
 }
 
-// pmemLoad is what they are measured with: want is what persistent memory is to do of what memory does.
+// pmemLoad is a load to measure with: want is the share of memory's throughput that persistent memory must reach.
 type pmemLoad struct {
 	rw, bs string
 	depth  int
@@ -29,11 +29,11 @@ type pmemLoad struct {
 
 func (l *pmemLoad) String() string { return fmt.Sprintf("%s/%s/%d", l.rw, l.bs, l.depth) }
 
-// TestPmemSpeed compares persistent memory, written out of place and in place, with a memory
-// volume over RDMA, in one run of short measurements that take turns. The volumes' files are
-// in NVMEOF_PMEM_DIR, which may be on a DAX file system, or in a temporary directory.
+// TestPmemSpeed compares persistent memory, written out of place and in place, with a memory volume over RDMA, in one
+// run of alternating short measurements. The volumes' files are in NVMEOF_PMEM_DIR, which may be on a DAX file system,
+// or in a temporary directory.
 //
-// It wants both processors for itself, so it runs only when asked for: make speed-pmem.
+// It needs both processors for itself, so it runs only when asked for: make speed-pmem.
 func TestPmemSpeed(t *testing.T) {
 	alone(t)
 	needSpeed(t, "NVMEOF_SPEED_PMEM", "speed-pmem")
@@ -55,8 +55,8 @@ func TestPmemSpeed(t *testing.T) {
 	}
 }
 
-// measurePmem measures all loads on a target and volumes of the round's own: which pages of the machine's memory
-// they got moves all that is measured on them by a tenth.
+// measurePmem measures all loads on a target and volumes of the round's own: which pages of the machine's memory they
+// got changes everything that is measured on them by a tenth.
 func measurePmem(t *testing.T, round int, loads []*pmemLoad) {
 	dir := os.Getenv("NVMEOF_PMEM_DIR")
 	if dir == "" {
@@ -73,7 +73,7 @@ func measurePmem(t *testing.T, round int, loads []*pmemLoad) {
 		args = append(args, "--volume", spec)
 	}
 	p := startTarget(t, args...)
-	for i := range pmemVolumes { // every page is there before anything is measured
+	for i := range pmemVolumes { // so that every page exists before anything is measured
 		p.must(t, 60*time.Second, "rdma", "bench", "--nsid", strconv.Itoa(i+1), "--rw", "write", "--bs", "128k", "--iodepth", "8", "--size", "256MiB")
 	}
 	for _, l := range loads {
@@ -84,8 +84,8 @@ func measurePmem(t *testing.T, round int, loads []*pmemLoad) {
 	}
 }
 
-// compare says what each volume does of what memory does. The median of the rounds' ratios
-// forgives a disturbance that hits fewer than half of them.
+// compare reports each volume's throughput as a share of memory's. The median of the rounds' ratios tolerates a
+// disturbance that hits fewer than half of them.
 func (l *pmemLoad) compare(t *testing.T) {
 	for i, v := range pmemVolumes {
 		ratios := make([]float64, 0, len(l.iops[i]))
@@ -101,8 +101,8 @@ func (l *pmemLoad) compare(t *testing.T) {
 	}
 }
 
-// measure gives the IOPS of one short run. The end of each flushes the volumes, and after that the
-// first store to each page of a file faults: writes are measured when most have.
+// measure returns the IOPS of one short run. The end of each run flushes the volumes, after which the first store to
+// each page of a file faults: writes are measured when most pages have been stored to.
 func (p *targetProgram) measure(t *testing.T, nsid int, rw, bs string, depth int) float64 {
 	t.Helper()
 	ramp := "100ms"

@@ -21,7 +21,7 @@ import (
 	"time"
 )
 
-// promtool runs it, in a directory, and fails the test with what it says unless it is content.
+// promtool runs promtool, in a directory, and fails the test with its output unless it succeeds.
 func promtool(t *testing.T, dir, stdin string, args ...string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -33,7 +33,7 @@ func promtool(t *testing.T, dir, stdin string, args ...string) {
 	}
 }
 
-// prometheusProgram finds a program of Prometheus', or skips the test.
+// prometheusProgram finds a program of Prometheus, or skips the test.
 func prometheusProgram(t *testing.T, name string) string {
 	t.Helper()
 	path, err := exec.LookPath(name)
@@ -68,10 +68,10 @@ func TestAlertRules(t *testing.T) {
 type prometheus struct {
 	t   *testing.T
 	url string
-	at  time.Time // that queries are about
+	at  time.Time // that queries refer to
 }
 
-// startPrometheus has one scrape instances, by their names, and evaluate our alerts.
+// startPrometheus starts one that scrapes instances, by their names, and evaluates our alerts.
 func startPrometheus(t *testing.T, instances map[string]string) *prometheus {
 	t.Helper()
 	program := prometheusProgram(t, "prometheus")
@@ -134,7 +134,7 @@ func (p *prometheus) get(path string, to any) error {
 	return json.Unmarshal(answer.Data, to)
 }
 
-// query gives the values of an expression at p.at, those that are none left out.
+// query returns the values of an expression at p.at, without those that are NaN.
 func (p *prometheus) query(expr string) (values []float64, err error) {
 	var data struct {
 		Result []struct{ Value [2]any }
@@ -155,14 +155,14 @@ func (p *prometheus) query(expr string) (values []float64, err error) {
 	return values, nil
 }
 
-// panel is what the test looks at of a dashboard.
+// panel is the part of a dashboard's panel that the test uses.
 type panel struct {
 	Title   string
 	Targets []struct{ Expr string }
 }
 
-// A real Prometheus scrapes a target and hosts under load: it takes their metrics as good, has
-// data for every query of the dashboard, and can evaluate every alert.
+// A real Prometheus scrapes a target and hosts under load: it accepts their metrics, has data for every query of the
+// dashboard, and can evaluate every alert.
 func TestPrometheus(t *testing.T) {
 	t.Parallel()
 	prometheusProgram(t, "prometheus")
@@ -175,8 +175,8 @@ func TestPrometheus(t *testing.T) {
 			"--metrics", at[transport], "--all-paths")
 	}
 	p := startPrometheus(t, at)
-	// All that follows is about one time at which every scrape had come to its end: after one that takes too long on a
-	// busy machine, there is nothing of its instance until the next.
+	// Everything below refers to one time at which every scrape had completed: after one that takes too long on a busy
+	// machine, there is no data for its instance until the next.
 	eventually(t, 2*time.Minute, "everything was scraped twenty times", func() bool {
 		p.at = time.Now().Add(-2 * time.Second)
 		v, err := p.query(`min(count_over_time(nvmeof_build_info[5m])) >= 20 and count(nvmeof_build_info) == 3 and min(nvmeof_bench_ios_total{op!="trim"}) > 500`)
@@ -205,8 +205,7 @@ func TestPrometheus(t *testing.T) {
 	}
 }
 
-// checkDashboard runs every query of a dashboard. Those that show only what is above 0 may give
-// nothing.
+// checkDashboard runs every query of a dashboard. Those that show only values above 0 may return nothing.
 func (p *prometheus) checkDashboard(path string) {
 	p.t.Helper()
 	b, err := os.ReadFile(path)
@@ -237,7 +236,7 @@ func (p *prometheus) checkDashboard(path string) {
 	}
 }
 
-// checkRules sees whether Prometheus could evaluate the alerts.
+// checkRules checks that Prometheus could evaluate the alerts.
 func (p *prometheus) checkRules() {
 	p.t.Helper()
 	type rule struct{ Name, Health, LastError string }

@@ -12,10 +12,10 @@ import (
 	"testing"
 )
 
-// withoutRace is the step of run.sh that goes without the race detector: its tests and its packages.
+// withoutRace matches the step of run.sh that runs without the race detector: its tests and its packages.
 var withoutRace = regexp.MustCompile(`-run '\^\(([\w|]+)\)\$' \\\n((?:\s+\./\S+)+)`)
 
-// TestRaceSkips: what skips under the race detector, with which run.sh has unit tests run, it has run without, too.
+// TestRaceSkips: tests that skip under the race detector, with which run.sh runs unit tests, are also run without it.
 func TestRaceSkips(t *testing.T) {
 	script, err := os.ReadFile("run.sh")
 	if err != nil {
@@ -45,7 +45,8 @@ func TestRaceSkips(t *testing.T) {
 	}
 }
 
-// raceSkips are the tests of a package that skip where raceEnabled is set, by themselves or in what they call.
+// raceSkips returns the tests of a package that skip if raceEnabled is set, by themselves or in a function that they
+// call.
 func raceSkips(t *testing.T, dir string) []string {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(dir, "*_test.go"))
@@ -89,7 +90,7 @@ func raceSkips(t *testing.T, dir string) []string {
 	return tests
 }
 
-// called is the name of what a call calls.
+// called returns the name of the function that a call calls.
 func called(c *ast.CallExpr) string {
 	switch f := c.Fun.(type) {
 	case *ast.Ident:

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestRanges: a range that is discarded, or filled with zeroes, reads as zeroes and what is beside it stays; discarding
-// gives the space back.
+// TestRanges: a range that is discarded, or filled with zeroes, reads as zeroes and its surroundings stay; discarding
+// frees the space.
 func TestRanges(t *testing.T) {
 	t.Parallel()
 	const mib = 1 << 20
@@ -30,7 +30,7 @@ func TestRanges(t *testing.T) {
 			if out := tgt.must(t, cliTimeout, transport, "read", "--quiet"); out != string(data) {
 				t.Errorf("%s: after %s the namespace holds something else", transport, verb)
 			}
-			if after := allocated(t, dir+"/disk.img"); verb == "discard" && before-after < 3*mib { // what it is kept by takes some
+			if after := allocated(t, dir+"/disk.img"); verb == "discard" && before-after < 3*mib { // the file system's own data takes some
 				t.Errorf("%s: the file has %d bytes on disk, and had %d", transport, after, before)
 			}
 			r := tgt.run(t, cliTimeout, transport, verb, "--offset", "6MiB", "--length", "4MiB")
@@ -42,7 +42,7 @@ func TestRanges(t *testing.T) {
 	}
 }
 
-// allocated is the space that a file takes.
+// allocated returns the space that a file takes.
 func allocated(t *testing.T, path string) int64 {
 	t.Helper()
 	var st syscall.Stat_t

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestRawCommands: commands made of numbers do what they do otherwise, and what they bring is shown byte by byte.
+// TestRawCommands: commands made of numbers do the same as otherwise, and their results are shown byte by byte.
 func TestRawCommands(t *testing.T) {
 	t.Parallel()
 	tgt := startTarget(t, "--volume", "mem:4MiB")

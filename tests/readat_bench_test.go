@@ -6,9 +6,8 @@ import (
 	"testing"
 )
 
-// BenchmarkReadAt is what a program sees that holds host and target and reads 4 KiB at a time from
-// some goroutines, each of which waits for its data. Nobody else has to give way for them: the
-// engines of both sides run on the same processors.
+// BenchmarkReadAt is what a program observes that contains host and target and reads 4 KiB at a time from some
+// goroutines, each of which waits for its data. The engines of both sides share its processors with them.
 func BenchmarkReadAt(b *testing.B) {
 	spec, o := memVolume(b)
 	remote := servePair(b, spec, o)
@@ -25,7 +24,7 @@ func BenchmarkReadAt(b *testing.B) {
 	}
 }
 
-// readAt has so many goroutines read b.N times in all.
+// readAt makes this many goroutines read b.N times in all.
 func readAt(b *testing.B, h *hostSide, readers int) {
 	ns, err := h.Namespace(b.Context(), 1)
 	if err != nil {

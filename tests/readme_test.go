@@ -12,7 +12,7 @@ import (
 
 const readme = "../README.md"
 
-// codeBlocks are the fenced blocks of the README in a language, in order.
+// codeBlocks returns the fenced blocks of the README in a language, in order.
 func codeBlocks(t *testing.T, language string) []string {
 	t.Helper()
 	b, err := os.ReadFile(readme)
@@ -88,7 +88,7 @@ func TestReadmeTour(t *testing.T) {
 	}
 }
 
-// shell runs a command with the programs in its path, and gives what it wrote.
+// shell runs a command with the programs in its path, and returns its output.
 func shell(t *testing.T, dir, command string) string {
 	t.Helper()
 	cmd := exec.Command("sh", "-c", command)

@@ -12,8 +12,8 @@ import (
 	"github.com/nvme-anywhere/nvmeof/statedir"
 )
 
-// TestReservations: over every transport a host reserves a namespace, others are kept from
-// writing and told when that ends, and with PTPL the reservation outlives the target.
+// TestReservations: over every transport a host reserves a namespace, others can't write to it and are notified when
+// that ends, and with PTPL the reservation outlives the target.
 func TestReservations(t *testing.T) {
 	noLeaks(t)
 	v := newMemory(t, 16<<20)
@@ -104,8 +104,8 @@ func findReserved(t *testing.T, v blockdev.Volume, dir, path string) {
 	}
 }
 
-// TestReservationPrograms: a host reserves a namespace by one run of nvmeinit after another, and others, and then itself
-// after another has preempted it, are kept from writing.
+// TestReservationPrograms: a host reserves a namespace by successive runs of nvmeinit, and others, and then the host
+// itself after another has preempted it, can't write to it.
 func TestReservationPrograms(t *testing.T) {
 	t.Parallel()
 	tgt := startTarget(t, "--volume", "mem:4MiB", "--state", t.TempDir())

@@ -12,13 +12,13 @@ import (
 	"time"
 )
 
-// manager is a service manager as sd_notify(3) knows it: what is sent to it.
+// manager is a service manager as in sd_notify(3), which records the messages sent to it.
 type manager struct {
 	t    *testing.T
 	conn *net.UnixConn
 }
 
-// newManager has the programs that the test starts find a manager, with a watchdog.
+// newManager gives the programs that the test starts a manager, with a watchdog.
 func newManager(t *testing.T) *manager {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "notify")
@@ -48,7 +48,7 @@ func (m *manager) expect(line string) string {
 	}
 }
 
-// The program tells systemd when it is ready, that it lives, and that it stops.
+// The program tells systemd when it is ready, that it is alive, and that it stops.
 func TestService(t *testing.T) {
 	m := newManager(t)
 	tgt := startTarget(t, "--volume", "mem:16MiB", "--drain-timeout", "3s")
@@ -65,8 +65,8 @@ func TestService(t *testing.T) {
 	tgt.stop(t)
 }
 
-// A host that writes without pause loses nothing that was acknowledged when the target is told to stop,
-// and its connection is closed rather than lost.
+// A host that writes without pause loses nothing acknowledged when the target is told to stop, and its connection is
+// closed rather than lost.
 func TestStopDrains(t *testing.T) {
 	t.Parallel()
 	for _, transport := range transports {
@@ -90,8 +90,7 @@ func TestStopDrains(t *testing.T) {
 	}
 }
 
-// A volume that doesn't answer keeps the program for the time of --drain-timeout, or until the
-// second signal.
+// A volume that doesn't answer delays the program's end for the time of --drain-timeout, or until the second signal.
 func TestStopLimit(t *testing.T) {
 	t.Parallel()
 	for _, again := range []bool{false, true} {
@@ -117,7 +116,7 @@ func TestStopLimit(t *testing.T) {
 	}
 }
 
-// A volume that never answers is waited for until a further signal, after which the program has failed.
+// A volume that never answers is waited for until a further signal, after which the program fails.
 func TestStopAtOnce(t *testing.T) {
 	t.Parallel()
 	tgt := startTarget(t, "--volume", "freeze:1ms+10m:mem:16MiB", "--metrics", "127.0.0.1:0")
@@ -131,7 +130,7 @@ func TestStopAtOnce(t *testing.T) {
 		tgt.signal(syscall.SIGTERM)
 		eventually(t, cliTimeout, step, func() bool { return strings.Contains(tgt.stderr.String(), step) })
 	}
-	// The signal may come a moment before it is heard, and is then repeated, as a user would.
+	// The signal may come a moment before it is listened for, and is then repeated, as a user would.
 	eventually(t, cliTimeout, "the end", func() bool {
 		tgt.signal(syscall.SIGTERM)
 		select {
@@ -163,7 +162,7 @@ func get(t testing.TB, url string) (int, string) {
 	return r.StatusCode, string(b)
 }
 
-// metricsURL is where a program serves its metrics, as it said.
+// metricsURL returns where a program serves its metrics, as it said.
 func (p *program) metricsURL(t testing.TB) string {
 	t.Helper()
 	_, rest, ok := strings.Cut(p.stdout.String()+p.stderr.String(), "metrics http://")

@@ -12,12 +12,12 @@ import (
 	"time"
 )
 
-// TestRDMABesideSockets holds RDMA against bare UDP sockets that move the same packets with the same CRC
-// (tests/ceiling), and against NVMe/TCP, in rounds of short measurements: it should do 0.75 of what the sockets
-// do, and with blocks of 4 KiB not be behind TCP. The median of the rounds' ratios forgives a disturbance that
-// hits fewer than half of them.
+// TestRDMABesideSockets compares RDMA with bare UDP sockets that move the same packets with the same CRC
+// (tests/ceiling), and with NVMe/TCP, in rounds of short measurements: it should reach 0.75 of the sockets' throughput,
+// and with blocks of 4 KiB not be slower than TCP. The median of the rounds' ratios tolerates a disturbance that hits
+// fewer than half of them.
 //
-// It wants both processors for itself, so it runs only when asked for: make speed.
+// It needs both processors for itself, so it runs only when asked for: make speed.
 func TestRDMABesideSockets(t *testing.T) {
 	alone(t)
 	const rounds, least = 7, 0.75
@@ -26,11 +26,11 @@ func TestRDMABesideSockets(t *testing.T) {
 	if out, err := exec.Command("go", "build", "-o", ceiling, "./ceiling").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	p := startTarget(t, "--volume", "mem:64MiB") // as much as the sockets take their data from
+	p := startTarget(t, "--volume", "mem:64MiB") // as large as what the sockets take their data from
 	p.must(t, 20*time.Second, "tcp", "bench", "--rw", "write", "--bs", "128k", "--iodepth", "8")
 	for _, x := range []struct {
 		rw, bs string
-		ofTCP  float64 // what it should do of it
+		ofTCP  float64 // share of it that it should reach
 	}{{"randread", "4k", 1}, {"read", "128k", 0}} {
 		t.Run(x.bs, func(t *testing.T) {
 			var toSockets, toTCP []float64
@@ -61,7 +61,8 @@ func TestRDMABesideSockets(t *testing.T) {
 	}
 }
 
-// needSpeed skips a test that measures speed unless a target of make asks for it, by a variable, and it can.
+// needSpeed skips a test that measures speed unless a make target asks for it, by a variable, and the machine allows
+// it.
 func needSpeed(t *testing.T, variable, target string) {
 	t.Helper()
 	if os.Getenv(variable) == "" {
@@ -78,7 +79,7 @@ func needSpeed(t *testing.T, variable, target string) {
 // speedTime is how long each measurement takes.
 const speedTime = 600 * time.Millisecond
 
-// bareSockets measures requests at depth 32 that are answered with so much data, of blocks in the order of reads.
+// bareSockets measures requests at depth 32 that are answered with this much data, of blocks in the order of reads.
 func bareSockets(t *testing.T, ceiling, rw, bs string) float64 {
 	t.Helper()
 	out, err := exec.Command(ceiling, "-json", "-time", speedTime.String(), "-depth", "32", "-bs", bs,

@@ -5,8 +5,7 @@ import (
 	"time"
 )
 
-// TestDisableSQFlow: a host that asks for it has reads answered by their data alone, and only such
-// a host.
+// TestDisableSQFlow: a host that asks for it, and only such a host, has reads answered by their data alone.
 func TestDisableSQFlow(t *testing.T) {
 	t.Parallel()
 	addr := freeAddr(t)

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// A browser shows the page of a target under load, and of a host that loads it: what they do now,
-// with nothing from elsewhere, in light and dark.
+// A browser shows the page of a target under load, and of a host that loads it: their current activity, with nothing
+// from elsewhere, in light and dark.
 func TestStatusPage(t *testing.T) {
 	browser, err := exec.LookPath("chromium")
 	if err != nil {
@@ -40,7 +40,7 @@ func TestStatusPage(t *testing.T) {
 		},
 		trimmer: {`<h1 id="program">nvmeinit`, "tcp " + tgt.addr.String(), `id="trimbox"><`},
 	} {
-		// A host knows its latencies and trims once a second only.
+		// A host updates its latencies and trims only once a second.
 		live := []string{"read", "write", "latency"}
 		switch page {
 		case host:
@@ -58,8 +58,8 @@ func TestStatusPage(t *testing.T) {
 	checkColours(t, browser, target)
 }
 
-// liveText is the text of a page once it shows what happens now. The browser's time passes faster
-// than that of the programs, which may have done nothing since the page looked before.
+// liveText returns the text of a page once it shows current activity. The browser's time passes faster than that of the
+// programs, which may have done nothing since the page last looked.
 func liveText(t *testing.T, browser, page string, live []string) string {
 	t.Helper()
 	var dom string
@@ -81,7 +81,7 @@ func liveText(t *testing.T, browser, page string, live []string) string {
 	return shown
 }
 
-// checkColours looks for the colours of lines and ground in either scheme.
+// checkColours looks for the colours of lines and background in either scheme.
 func checkColours(t *testing.T, browser, page string) {
 	t.Helper()
 	for scheme, colours := range map[string][]color.RGBA{
@@ -99,7 +99,7 @@ func checkColours(t *testing.T, browser, page string) {
 	}
 }
 
-// The page asks nobody but its own server for anything.
+// The page requests nothing except from its own server.
 func TestStatusPageAlone(t *testing.T) {
 	t.Parallel()
 	tgt := startTarget(t, "--volume", "mem:16MiB", "--metrics", "127.0.0.1:0")

@@ -19,7 +19,7 @@ import (
 const (
 	// verifyTimeEnv is how long each combination of transport, volume and block size runs.
 	verifyTimeEnv = "NVMEOF_VERIFY_TIME"
-	// verifySeedEnv chooses the commands; a failure names the seed that it came with.
+	// verifySeedEnv chooses the commands; a failure prints the seed that it had.
 	verifySeedEnv = "NVMEOF_VERIFY_SEED"
 
 	verifyTime = 1200 * time.Millisecond
@@ -32,7 +32,7 @@ type volumeKind struct {
 	spec    func(dir string) string
 	args    []string
 	forgets bool // reads as zeroes
-	keeps   bool // holds its content from one program to the next
+	keeps   bool // keeps its content from one program to the next
 }
 
 var volumeKinds = []volumeKind{
@@ -48,8 +48,8 @@ var volumeKinds = []volumeKind{
 		args: []string{"--size", "64MiB"}, keeps: true},
 }
 
-// TestModel runs random commands of every kind, length and place on every kind of volume,
-// through each transport, and holds every outcome against a model in memory.
+// TestModel runs random commands of every kind, length and place on every kind of volume, through each transport, and
+// compares every result with a model in memory.
 func TestModel(t *testing.T) {
 	noLeaks(t)
 	d, seed := verifyFor(t), verifySeed(t)
@@ -84,9 +84,8 @@ func verifySeed(t *testing.T) uint64 {
 	return seed
 }
 
-// verifyVolume uses one volume over one transport after the other. What the first wrote the
-// next must find; and so must a program that is started afterwards, where the volume keeps
-// what it holds.
+// verifyVolume uses one volume over one transport after the other. What the first wrote the next must find; and so must
+// a program that is started afterwards, if the volume keeps its content.
 func verifyVolume(t *testing.T, k volumeKind, bs int, d time.Duration, seed uint64) {
 	args := append([]string{"--local-memory", "--volume", k.spec(t.TempDir()), "--block-size", strconv.Itoa(bs)}, k.args...)
 	p := startTarget(t, args...)
@@ -126,7 +125,7 @@ func verifyConfig(c *host.Config) {
 	c.KATO = 2 * time.Minute // one of the two programs may stand still longer than the other
 }
 
-// verifyLong writes zeroes and discards more than a volume does at once.
+// verifyLong writes zeroes to, and discards, more than a volume does at once.
 func verifyLong(t *testing.T, w *workload) {
 	t.Helper()
 	m, bs := w.model, int64(w.model.blockSize)

@@ -15,8 +15,8 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme/host"
 )
 
-// TestVolumeGrows makes a file larger, and then smaller, under a running target: connected hosts
-// are told, and may use what came.
+// TestVolumeGrows enlarges a file, and then shrinks it, under a running target: connected hosts are notified, and may
+// use the new part.
 func TestVolumeGrows(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "disk.img")
@@ -59,7 +59,7 @@ func TestVolumeGrows(t *testing.T) {
 	}
 }
 
-// TestVolumeEmptied: a namespace whose file was cut to nothing is one that there is, and a host is told what it lacks.
+// TestVolumeEmptied: a namespace whose file was truncated to nothing still exists, and a host is told what it lacks.
 func TestVolumeEmptied(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "disk.img")
@@ -75,8 +75,7 @@ func TestVolumeEmptied(t *testing.T) {
 	p.stop(t)
 }
 
-// TestVolumeCache: a host sees a volatile write cache where the volume has one, and one block as the
-// atomic unit.
+// TestVolumeCache: a host sees a volatile write cache if the volume has one, and one block as the atomic unit.
 func TestVolumeCache(t *testing.T) {
 	t.Parallel()
 	disk := t.TempDir()
@@ -111,8 +110,8 @@ func TestVolumeCache(t *testing.T) {
 	}
 }
 
-// TestVolumeFaults has volumes fail in each way: the host sees the status for it, and the other
-// blocks and namespaces go on.
+// TestVolumeFaults makes volumes fail in each way: the host gets the right status, and the other blocks and namespaces
+// continue to work.
 func TestVolumeFaults(t *testing.T) {
 	t.Parallel()
 	p := startTarget(t, "--volume", "fail:read@8,write@9,write@10=capacity,write@11=readonly,read@12=gone,read@13=busy,zeroes@14:mem:1MiB",
@@ -161,7 +160,7 @@ func TestVolumeFaults(t *testing.T) {
 	p.stop(t)
 }
 
-// TestVolumeSignals freezes and thaws a volume, and scrubs another, by the signals that do it.
+// TestVolumeSignals freezes and thaws a volume, and scrubs another, by the signals for that.
 func TestVolumeSignals(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "disk.img")
@@ -220,8 +219,8 @@ func TestVolumeSignals(t *testing.T) {
 	p.stop(t)
 }
 
-// TestScrubFrozen: a volume that is frozen holds up its own scrub, but neither the signal that thaws it nor the end of
-// the program.
+// TestScrubFrozen: a frozen volume holds up its own scrub, but neither the signal that thaws it nor the end of the
+// program.
 func TestScrubFrozen(t *testing.T) {
 	t.Parallel()
 	p := startTarget(t, "--volume", "check:freeze:manual:mem:1MiB")

@@ -17,22 +17,22 @@ import (
 const (
 	loadQueues = 4
 	loadDepth  = 32
-	loadMost   = 1 << 20 // bytes of one command
-	maxSpans   = 4       // of one Dataset Management command
+	loadMost   = 1 << 20 // bytes per command
+	maxSpans   = 4       // per Dataset Management command
 )
 
-// workload keeps loadDepth commands outstanding on each of loadQueues queues of a namespace,
-// of every kind and length, and holds what comes back against a model.
+// workload keeps loadDepth commands outstanding on each of loadQueues queues of a namespace, of every kind and length,
+// and compares the results with a model.
 //
-// The commands of a slot are chosen by two generators: kinds and lengths follow from the seed
-// alone, places also from which ranges are free at the time.
+// The commands of a slot are chosen by two generators: kinds and lengths depend only on the seed, places also on which
+// ranges are free at the time.
 type workload struct {
 	ns    *host.Namespace
 	model *model
 	slots []*slot
 	// zeroAfter says that discarded blocks read as zeroes.
 	zeroAfter bool
-	// mayLose says that the connection may be lost: what was under way is unknown then.
+	// mayLose says that the connection may be lost: then the effect of commands in flight is unknown.
 	mayLose bool
 
 	stamp   *atomic.Uint64 // of the last write
@@ -66,7 +66,7 @@ const (
 var kindNames = [numKinds]string{"read", "write", "write FUA", "write zeroes", "write zeroes DEAC",
 	"discard", "flush", "compare", "compare that differs", "verify"}
 
-// weights says how often each kind comes, of their sum.
+// weights says how often each kind occurs, relative to their sum.
 var weights = [numKinds]int{32, 28, 6, 6, 4, 8, 4, 5, 3, 4}
 
 // changes says that the command must be alone on its blocks.
@@ -126,8 +126,7 @@ func newWorkload(t testing.TB, h *hostSide, nsid uint32, m *model, stamp *atomic
 	return w
 }
 
-// memory gives the slot its buffer: most have memory of the transport, some any memory, at an
-// odd address.
+// memory gives the slot its buffer: most get memory of the transport, some any memory, at an odd address.
 func (s *slot) memory(t testing.TB, h *hostSide, j int) {
 	if j%8 == 7 {
 		s.buf = make([]byte, loadMost+64)[20+j:][:loadMost]
@@ -199,8 +198,7 @@ func (w *workload) fail(s *slot, err error) {
 	w.stop.Store(true)
 }
 
-// prepare makes the next command of a slot, its ranges locked. It returns false when the
-// workload is over.
+// prepare makes the next command of a slot and locks its ranges. It returns false when the workload is over.
 func (s *slot) prepare() bool {
 	w := s.w
 	if w.stop.Load() {
@@ -273,8 +271,8 @@ func (s *slot) pick() kind {
 	return kindRead
 }
 
-// takeSpans chooses n ranges and locks them. Lengths are as often small as large; one that
-// finds no place is halved after a while.
+// takeSpans chooses n ranges and locks them. Lengths are small as often as large; one for which no place is found is
+// halved after a while.
 func (s *slot) takeSpans(n int) {
 	m := s.w.model
 	most := min(loadMost, s.w.ns.MaxTransfer()) / m.blockSize
@@ -305,8 +303,7 @@ func (s *slot) discard() {
 	s.req.Cmd.SetDSM(s.w.ns.ID, s.n, nvme.DSMDeallocate)
 }
 
-// finish holds the outcome of a command against the model and unlocks its ranges. It returns
-// false when the slot stops.
+// finish compares the result of a command with the model and unlocks its ranges. It returns false when the slot stops.
 func (s *slot) finish() bool {
 	w := s.w
 	err := s.req.Check()
@@ -333,7 +330,7 @@ func (s *slot) finish() bool {
 	return true
 }
 
-// outcome notes what a command has changed, or checks what it brought.
+// outcome records what a command changed, or checks what it returned.
 func (s *slot) outcome(err error) error {
 	m := s.w.model
 	spans := s.spans[:s.n]

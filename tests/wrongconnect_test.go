@@ -10,7 +10,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme/target"
 )
 
-// connectSink takes the answer to the one command of a connection.
+// connectSink receives the answer to the only command of a connection.
 type connectSink struct {
 	answer chan nvme.Completion
 	closed chan struct{}
@@ -19,8 +19,8 @@ type connectSink struct {
 func (s *connectSink) Completed(cqe *nvme.Completion) bool { s.answer <- *cqe; return true }
 func (s *connectSink) Closed(error)                        { close(s.closed) }
 
-// TestWrongConnect: every wrong field of Connect has its status over every transport, and the
-// result says where the field is.
+// TestWrongConnect: every wrong field of Connect gets its status over every transport, and the result says where the
+// field is.
 func TestWrongConnect(t *testing.T) {
 	noLeaks(t)
 	const (
@@ -64,8 +64,7 @@ func TestWrongConnect(t *testing.T) {
 	}
 }
 
-// sendConnect makes an admin connection over the transport of h and sends a Connect that
-// change has got at.
+// sendConnect makes an admin connection over the transport of h and sends a Connect that change has altered.
 func sendConnect(t *testing.T, h *hostSide, change func(*nvme.Command, []byte)) nvme.Completion {
 	t.Helper()
 	cfg := h.Config()

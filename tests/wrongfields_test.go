@@ -20,14 +20,13 @@ const (
 	discoveryQueue // the admin queue of a discovery controller
 )
 
-// wrongField is a command with one field that is wrong, and what the specification has the
-// controller answer: the status, and in the Error Information log the parameter error location
-// and the first block in error.
+// wrongField is a command with one wrong field, and what the specification has the controller answer: the status, and
+// in the Error Information log the parameter error location and the first block in error.
 type wrongField struct {
 	name   string
 	on     queueKind
 	cmd    nvme.Command
-	data   int // bytes that the host offers or takes
+	data   int // bytes that the host sends or receives
 	status nvme.Status
 	at     int // byte of the command; plus 256 times the bit; nowhere for FFFFh
 	lba    uint64
@@ -35,10 +34,10 @@ type wrongField struct {
 
 const nowhere = 0xffff
 
-// bit is the place of a field that begins with bit n of a byte.
+// bit is the position of a field that begins with bit n of a byte.
 func bit(at, n int) int { return at | n<<8 }
 
-// The target of the table: what the rows count on.
+// The target of the table: what the rows rely on.
 const (
 	wrongBlock    = 4096
 	wrongBlocks   = 4096 // of namespaces 1 and 2
@@ -51,7 +50,7 @@ func make1(set func(*nvme.Command)) (c nvme.Command) {
 	return c
 }
 
-// wrongByte is c with one byte more set wrong.
+// wrongByte is c with one more byte set wrong.
 func wrongByte(c nvme.Command, at int, v byte) nvme.Command {
 	c[at] = v
 	return c
@@ -77,8 +76,8 @@ func ioOf(op nvme.Opcode, nsid uint32, slba uint64, blocks uint32) nvme.Command 
 	return make1(func(c *nvme.Command) { c.SetIO(op, nsid, slba, blocks, 0) })
 }
 
-// wrongFlags are the rows of the flags byte and the opcode, which are the same for all commands.
-// (PSDT is set by the host's transports; the engine's own tests get it wrong.)
+// wrongFlags are the rows of the flags byte and the opcode, which are the same for all commands. (PSDT is set by the
+// host's transports; the engine's own tests get it wrong.)
 func wrongFlags() (rows []wrongField) {
 	keepAlive := make1(func(c *nvme.Command) { c.SetKeepAlive() })
 	flush := make1(func(c *nvme.Command) { c.SetFlush(1) })

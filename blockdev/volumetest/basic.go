@@ -10,7 +10,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/blockdev"
 )
 
-// testOptions opens volumes that can't be.
+// testOptions tries to open volumes that can't exist.
 func testOptions(t *testing.T, c *Config) {
 	for _, o := range []blockdev.Options{
 		{},
@@ -81,8 +81,7 @@ func testReadWrite(s *session) {
 	s.expect(c, s.c.Size, nil)
 }
 
-// testVectors uses buffers of all lengths, empty ones too, and more than one system call
-// takes.
+// testVectors uses buffers of all lengths, also empty, and more of them than one system call takes.
 func testVectors(s *session) {
 	c := NewClient(s.v)
 	for _, n := range []int{1, 2, 3, 17, 130, 300} {
@@ -133,7 +132,7 @@ func testAlignment(s *session) {
 	}
 }
 
-// testDurable writes with FUA, with Flush and with neither, and opens the volume again.
+// testDurable writes with FUA, with Flush and with neither, and reopens the volume.
 func testDurable(s *session) {
 	c := NewClient(s.v)
 	data := s.random(int(16 * s.bs))

@@ -12,8 +12,8 @@ import (
 	"github.com/nvme-anywhere/nvmeof/blockdev"
 )
 
-// testModel runs random operations against a model in memory, each worker in a part of its
-// own, all at once. Some writes are of memory that the volume lends, where it does.
+// testModel runs random operations against a model in memory, each worker in its own part, concurrently. Some writes
+// use memory that the volume lends, if it does.
 func testModel(s *session) {
 	const steps = 400
 	part := s.c.Size / workers
@@ -34,10 +34,10 @@ func testModel(s *session) {
 	})
 }
 
-// workers is how many run has.
+// workers is the number of goroutines of run.
 const workers = 4
 
-// run runs fn in goroutines and reports what they say.
+// run runs fn in goroutines and reports their errors.
 func run(s *session, fn func(i int) error) {
 	var wg sync.WaitGroup
 	for i := range workers {
@@ -50,7 +50,7 @@ func run(s *session, fn func(i int) error) {
 	wg.Wait()
 }
 
-// model is what a part of the volume should hold.
+// model is the expected content of a part of the volume.
 type model struct {
 	c       *Client
 	rnd     random
@@ -60,7 +60,7 @@ type model struct {
 	bs      int64
 	forgets bool
 	zeroes  bool
-	lender  blockdev.Lender // nil where the volume lends nothing
+	lender  blockdev.Lender // nil if the volume lends nothing
 	unit    int64
 }
 
@@ -98,7 +98,7 @@ func (m *model) step() error {
 	return m.c.Do(r)
 }
 
-// writeLent writes some units that are borrowed, or returns them.
+// writeLent borrows some units and writes them, or returns them.
 func (m *model) writeLent() error {
 	n := m.unit * (1 + m.rnd.Int64N(min(max(256<<10/m.unit, 4), int64(len(m.data))/m.unit)))
 	off := m.rnd.Int64N((int64(len(m.data))-n)/m.bs+1) * m.bs
@@ -143,8 +143,8 @@ func (m *model) check(off, n int64) error {
 	return nil
 }
 
-// testWholeBlocks has readers and writers meet on the same blocks. Each block is written as
-// one number over and over, and must be read so, by volumes that say so.
+// testWholeBlocks has readers and writers overlap on the same blocks. Each block is filled with one number, repeated,
+// and must be read that way, if the volume promises so.
 func testWholeBlocks(s *session) {
 	if s.v.Info().AtomicBlocks < 1 && !s.c.WholeBlocks {
 		return
@@ -183,7 +183,7 @@ func stamp(c *Client, rnd random, b []byte, bs int64, steps int) error {
 	return nil
 }
 
-// putStamp writes x all over a block.
+// putStamp fills b with x.
 func putStamp(b []byte, x uint64) {
 	for j := 0; j < len(b); j += 8 {
 		binary.LittleEndian.PutUint64(b[j:], x)
@@ -242,7 +242,7 @@ func testCloseOutstanding(s *session) {
 	}
 }
 
-// testAllocations counts what a request allocates: nothing.
+// testAllocations checks that a request allocates nothing.
 func testAllocations(s *session) {
 	c := NewClient(s.v)
 	b := make([]byte, 8*s.bs)

@@ -41,7 +41,7 @@ func runLoans(t *testing.T, c *Config, bs int) {
 	}
 }
 
-// unit is the least that is lent.
+// unit returns the smallest amount that is lent.
 func (s *session) unit() int64 { return max(s.bs, int64(s.v.Info().LoanUnit)) }
 
 // lend borrows memory and fills it.
@@ -66,7 +66,7 @@ func (s *session) lend(m blockdev.Lender, data []byte) blockdev.LoanToken {
 	return loan
 }
 
-// fill copies data to segments, and returns what is beyond them.
+// fill copies data to segments, and returns the rest that doesn't fit.
 func fill(segs []blockdev.Segment, data []byte) []byte {
 	for _, x := range segs {
 		data = data[copy(x.Bytes, data):]
@@ -86,7 +86,7 @@ func testLoans(s *session, m blockdev.Lender) {
 	copy(old[s.bs:], data)
 	s.expect(c, 0, old)
 
-	// Two that overlap, submitted in the other order.
+	// Two that overlap, submitted in the opposite order.
 	n := max(8*s.bs, s.unit())
 	one, two := s.random(int(n)), s.random(int(n))
 	first := s.lend(m, one)
@@ -116,7 +116,7 @@ func testLoans(s *session, m blockdev.Lender) {
 	s.expect(NewClient(s.v), 0, two)
 }
 
-// testLoansReturned takes loans that come to nothing.
+// testLoansReturned takes loans that are never written.
 func testLoansReturned(s *session, m blockdev.Lender) {
 	c := NewClient(s.v)
 	old := s.random(64 << 10)
@@ -151,8 +151,9 @@ func testLoansReturned(s *session, m blockdev.Lender) {
 	s.expect(c, 0, old)
 }
 
-// testLoansAndViews has units written through loans, over and over, while others read and show them. A block is whole, and
-// stays as a view showed it. There are views at all times: where the writers have to wait for some, none is given.
+// testLoansAndViews writes units through loans, over and over, while others read and view them. A block is always
+// whole, and stays as a view showed it. There are views at all times; if writers have to wait for some, no more are
+// given.
 func testLoansAndViews(s *session, m blockdev.Lender) {
 	unit := s.unit()
 	var writing atomic.Int32
@@ -186,8 +187,8 @@ func testLoansAndViews(s *session, m blockdev.Lender) {
 	})
 }
 
-// stampLent writes a number to all of each block of b, and that at 0 or half of its length on, through a loan where
-// there is one.
+// stampLent fills each block of b with a number, and writes b at 0 or at half its length, through a loan if there is
+// one.
 func stampLent(c *Client, m blockdev.Lender, rnd random, b []byte, bs int) error {
 	for i := range 250 {
 		for off := 0; off < len(b); off += bs {
@@ -211,7 +212,7 @@ func stampLent(c *Client, m blockdev.Lender, rnd random, b []byte, bs int) error
 	return nil
 }
 
-// testLoansRunOut borrows all that there is: writes wait then, or copy, but don't fail.
+// testLoansRunOut borrows everything there is: writes then wait, or copy, but don't fail.
 func testLoansRunOut(s *session, m blockdev.Lender) {
 	data := s.random(int(16 * s.bs))
 	s.write(NewClient(s.v), data, 0)
@@ -238,7 +239,7 @@ func testLoansRunOut(s *session, m blockdev.Lender) {
 	s.expect(NewClient(s.v), 0, fresh)
 }
 
-// testLoanClose closes a volume that has memory lent.
+// testLoanClose closes a volume while memory is lent.
 func testLoanClose(s *session, m blockdev.Lender) {
 	unit := s.unit()
 	one := s.lend(m, s.random(int(unit)))

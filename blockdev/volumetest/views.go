@@ -12,7 +12,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/blockdev"
 )
 
-// join gives the bytes of segments.
+// join concatenates the bytes of segments.
 func join(segs []blockdev.Segment) []byte {
 	var b []byte
 	for _, x := range segs {
@@ -21,7 +21,7 @@ func join(segs []blockdev.Segment) []byte {
 	return b
 }
 
-// inside tells whether a segment lies in its region, and that in regions.
+// inside reports whether a segment lies in its region, and that is one of regions.
 func inside(x blockdev.Segment, regions []*blockdev.Region) bool {
 	for _, r := range regions {
 		from := uintptr(unsafe.Pointer(unsafe.SliceData(r.Mem)))
@@ -69,8 +69,8 @@ func testViews(s *session, m blockdev.Memory) {
 	wantKind(s, "view of half blocks", err, blockdev.ErrInvalid)
 }
 
-// testViewWriters writes under views: what a view shows stays as it was until its release,
-// and then the write is done.
+// testViewWriters writes under views: what a view shows stays as it was until its release, and then the write
+// completes.
 func testViewWriters(s *session, m blockdev.Memory) {
 	c := NewClient(s.v)
 	old := s.random(256 << 10)
@@ -100,7 +100,7 @@ func testViewWriters(s *session, m blockdev.Memory) {
 	}
 	s.compare(64<<10, join(segs), old[64<<10:][:4*s.bs])
 	if _, t, err := m.View(nil, 64<<10, s.bs); err == nil {
-		m.Release(t) // a kind that writes elsewhere can go on
+		m.Release(t) // a kind that writes elsewhere can continue
 	} else if !errors.Is(err, blockdev.ErrBusy) {
 		s.Errorf("view that meets a writer: %v", err)
 	}
@@ -116,7 +116,7 @@ func testViewWriters(s *session, m blockdev.Memory) {
 	s.storm(m)
 }
 
-// storm has views and writers meet in all ways.
+// storm runs views and writers concurrently in all ways.
 func (s *session) storm(m blockdev.Memory) {
 	var writing atomic.Int32
 	writing.Store(2)
@@ -149,8 +149,8 @@ func (s *session) storm(m blockdev.Memory) {
 	})
 }
 
-// testPrefetch prefetches ranges that are there and that aren't, while the volume is used and closed. It must not be
-// noticed but by the clock.
+// testPrefetch prefetches ranges that exist and that don't, while the volume is used and closed. It must have no effect
+// except on time.
 func testPrefetch(s *session, m blockdev.Memory) {
 	p, ok := m.(blockdev.Prefetcher)
 	if !ok {
@@ -158,7 +158,7 @@ func testPrefetch(s *session, m blockdev.Memory) {
 	}
 	size := s.v.Info().Size
 	ranges := [][2]int64{
-		{0, s.bs}, {size - s.bs, s.bs}, {0, size}, // there
+		{0, s.bs}, {size - s.bs, s.bs}, {0, size}, // existing ranges
 		{size, s.bs}, {size - s.bs, 2 * s.bs}, {-s.bs, s.bs}, {math.MinInt64, s.bs}, {math.MaxInt64, math.MaxInt64},
 		{0, 0}, {size, 0}, {0, -s.bs}, {1, 1},
 	}
@@ -182,14 +182,14 @@ func testPrefetch(s *session, m blockdev.Memory) {
 	}
 	stop.Store(true)
 	wg.Wait()
-	all() // of what is closed
+	all() // on a closed volume
 	if err != nil {
 		s.Fatal(err)
 	}
 	s.v = nil
 }
 
-// testViewClose closes a volume while a view is held: the memory must stay until it isn't.
+// testViewClose closes a volume while a view is held: the memory must stay until its release.
 func testViewClose(s *session, m blockdev.Memory) {
 	segs, t, err := m.View(nil, 0, s.bs)
 	if err != nil {

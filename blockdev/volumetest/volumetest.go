@@ -1,5 +1,4 @@
-// Package volumetest holds the acceptance suite that every kind of volume must pass, its
-// wrappers included.
+// Package volumetest provides the acceptance suite that every kind of volume must pass, including its wrappers.
 //
 //	func TestVolume(t *testing.T) {
 //		volumetest.Run(t, volumetest.Config{New: …})
@@ -17,27 +16,27 @@ import (
 	"github.com/nvme-anywhere/nvmeof/blockdev"
 )
 
-// Config says how volumes of the kind are made and what is special about it.
+// Config says how volumes of a kind are made and what is special about them.
 type Config struct {
-	// New makes a place for one volume, and returns the function that opens it with the
-	// given options: the first time anew, with o.Size bytes that read as zeroes. Options that
-	// can't be (blockdev.Options.Validate, blockdev.CheckSize) it refuses with a
-	// blockdev.OpError of kind blockdev.ErrInvalid: some of the suite are wrong on purpose.
+	// New makes a place for one volume, and returns the function that opens it with the given options: the first time
+	// it creates it, with o.Size bytes that read as zeroes. It must refuse impossible options
+	// (blockdev.Options.Validate, blockdev.CheckSize) with a blockdev.OpError of kind blockdev.ErrInvalid: some of the
+	// suite's are wrong on purpose.
 	New func(t *testing.T) func(o blockdev.Options) (blockdev.Volume, error)
-	// Volatile: what was written is gone after Close.
+	// Volatile: the content is gone after Close.
 	Volatile bool
-	// Forgets: writes are swallowed and reads give zeroes.
+	// Forgets: writes are swallowed and reads return zeroes.
 	Forgets bool
-	// WholeBlocks: requests that meet on a block see it whole, though Info promises no
-	// atomic blocks, which is about power loss too.
+	// WholeBlocks: overlapping requests see each block whole, even if Info promises no atomic blocks, which is also
+	// about power loss.
 	WholeBlocks bool
-	// Size of the volumes, a multiple of 1 MiB; 0 is 8 MiB.
+	// Size of the volumes, a multiple of 1 MiB; 0 means 8 MiB.
 	Size int64
-	// Blocks are the block sizes that a volume can have; nil is BlockSizes.
+	// Blocks are the block sizes that a volume can have; nil means BlockSizes.
 	Blocks []int
 }
 
-// BlockSizes are those that hosts use.
+// BlockSizes are the block sizes that hosts use.
 var BlockSizes = []int{512, 4096}
 
 // Run runs the suite, with each block size.
@@ -98,10 +97,10 @@ var tests = []struct {
 	{"allocations", testAllocations},
 }
 
-// viewTests are for volumes that lend their memory.
+// viewTests are for volumes whose memory can be viewed.
 var viewTests = []struct {
 	name   string
-	writes bool // what is written must be there
+	writes bool // written data must be there
 	run    func(*session, blockdev.Memory)
 }{
 	{"views", false, testViews},
@@ -110,7 +109,7 @@ var viewTests = []struct {
 	{"views and prefetching", false, testPrefetch},
 }
 
-// session is one test's volume.
+// session is the volume of one test.
 type session struct {
 	*testing.T
 	c    *Config
@@ -167,7 +166,7 @@ type Client struct {
 	bufs [1][]byte
 }
 
-// NewClient makes a client of v.
+// NewClient returns a client of v.
 func NewClient(v blockdev.Volume) *Client {
 	c := &Client{V: v, done: make(chan struct{}, 1)}
 	c.r.Complete = func(*blockdev.Request) { c.done <- struct{}{} }
@@ -213,10 +212,10 @@ func (s *session) write(c *Client, b []byte, off int64) {
 	}
 }
 
-// expect reads and compares; a volume that forgets has zeroes.
+// expect reads and compares; a volume that forgets must return zeroes.
 func (s *session) expect(c *Client, off int64, want []byte) {
 	s.Helper()
-	got := bytes.Repeat([]byte{0xa5}, len(want)) // a read that fills nothing must show
+	got := bytes.Repeat([]byte{0xa5}, len(want)) // a read that fills nothing must be noticed
 	if err := c.Read(got, off); err != nil {
 		s.Fatalf("read of %d at %d: %v", len(want), off, err)
 	}

@@ -10,17 +10,16 @@ import (
 	"github.com/nvme-anywhere/nvmeof/blockdev"
 )
 
-// ErrChecksum is the cause of the error of a read that gave other data than was written.
+// ErrChecksum is the cause of the error of a read that returned other data than was written.
 var ErrChecksum = errors.New("checksum mismatch: other data was written here")
 
-// Checker is a volume that remembers a checksum (CRC-32C) of each block, while it is open, and
-// compares what is read with it. A block that wasn't written yet is remembered as it is first
-// read.
+// Checker is a volume that remembers a checksum (CRC-32C) of each block, while it is open, and compares what is read
+// with it. For a block that hasn't been written yet it remembers the checksum of the first read.
 type Checker struct {
 	layer
 	block int64
 	zero  uint32        // the checksum of a block of zeroes
-	bad   atomic.Uint64 // blocks that were read and hold other data than was written
+	bad   atomic.Uint64 // blocks that were read and held other data than was written
 
 	table  sync.Mutex
 	chunks map[int64]*chunk // of chunkBlocks blocks each
@@ -28,7 +27,8 @@ type Checker struct {
 
 const chunkBlocks = 1024
 
-// chunk is what is known of neighboring blocks: of all the same, as after a large discard, as long as each is nil.
+// chunk is what is known of neighboring blocks. While each is nil all of them are in the same state, as after a large
+// discard.
 type chunk struct {
 	all  mark
 	each *[chunkBlocks]mark
@@ -40,24 +40,24 @@ type mark struct {
 	gen     uint32 // changes with each write that begins
 	writers uint16
 	known   bool
-	mixed   bool // writes met on it
+	mixed   bool // concurrent writes overlapped on it
 }
 
-// seen is what a read knew of a block when it was submitted.
+// seen is the state of a block when a read was submitted.
 type seen struct {
 	gen  uint32
 	calm bool // nobody was writing
 }
 
-// note is what is noted of a call.
+// note is the checker's state for a call.
 type note struct {
-	begun bool   // its blocks are
-	seen  []seen // of a read
+	begun bool   // the state of its blocks has been recorded
+	seen  []seen // for a read
 }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// NewChecker checks what is read from v.
+// NewChecker returns a volume that checks what is read from v.
 func NewChecker(v blockdev.Volume) *Checker {
 	k := &Checker{block: int64(v.Info().BlockSize), chunks: map[int64]*chunk{}}
 	k.zero = crc32.Checksum(make([]byte, k.block), castagnoli)
@@ -65,7 +65,7 @@ func NewChecker(v blockdev.Volume) *Checker {
 	return k
 }
 
-// Submit passes r on, and notes the state of its blocks.
+// Submit passes r on, and records the state of its blocks.
 func (k *Checker) Submit(r *blockdev.Request) {
 	c := k.enter(r)
 	if c == nil {
@@ -84,7 +84,7 @@ func (c *call) note() *note {
 	return n
 }
 
-// begin notes the state of the blocks of a call that is valid.
+// begin records the state of the blocks of a valid call.
 func (k *Checker) begin(c *call) {
 	first, n := k.span(&c.down)
 	k.table.Lock()
@@ -105,12 +105,12 @@ func (k *Checker) begin(c *call) {
 	c.note().seen = list
 }
 
-// span is the blocks of a request.
+// span returns the blocks of a request.
 func (k *Checker) span(r *blockdev.Request) (first, n int64) {
 	return r.Offset / k.block, r.Length / k.block
 }
 
-// look gives what is known of a block. Called with table held, like all up to mark.
+// look returns what is known of a block. table must be held, as for the functions up to mark.
 func (k *Checker) look(b int64) mark {
 	switch c := k.chunks[b/chunkBlocks]; {
 	case c == nil:
@@ -122,7 +122,8 @@ func (k *Checker) look(b int64) mark {
 	}
 }
 
-// change calls f for n blocks from b on, and once for a chunk whose blocks are all the same and among them.
+// change calls f for n blocks from b on, but only once for a chunk that lies entirely among them and whose blocks are
+// all in the same state.
 func (k *Checker) change(b, n int64, f func(*mark)) {
 	for end := b + n; b < end; {
 		if c := k.chunk(b); c.each == nil && b%chunkBlocks == 0 && end-b >= chunkBlocks {
@@ -135,7 +136,7 @@ func (k *Checker) change(b, n int64, f func(*mark)) {
 	}
 }
 
-// chunk is the one that a block is in.
+// chunk returns the chunk that a block is in.
 func (k *Checker) chunk(b int64) *chunk {
 	c := k.chunks[b/chunkBlocks]
 	if c == nil {
@@ -145,7 +146,7 @@ func (k *Checker) chunk(b int64) *chunk {
 	return c
 }
 
-// mark is the entry of a block.
+// mark returns the entry of a block.
 func (k *Checker) mark(b int64) *mark {
 	c := k.chunk(b)
 	if c.each == nil {
@@ -157,7 +158,7 @@ func (k *Checker) mark(b int64) *mark {
 	return &c.each[b%chunkBlocks]
 }
 
-// back looks at what the volume below answered.
+// back handles an answer of the volume below.
 func (k *Checker) back(c *call) {
 	r := &c.down
 	err := r.Err
@@ -176,7 +177,7 @@ func (k *Checker) back(c *call) {
 	k.leave(c, err)
 }
 
-// written notes what a write left.
+// written records what a write left.
 func (k *Checker) written(r *blockdev.Request) {
 	s := summer{bufs: r.Bufs}
 	first, n := k.span(r)
@@ -188,7 +189,7 @@ func (k *Checker) written(r *blockdev.Request) {
 	}
 }
 
-// emptied notes what a discard or zeroes left.
+// emptied records what a discard or write zeroes left.
 func (k *Checker) emptied(r *blockdev.Request) {
 	first, n := k.span(r)
 	k.table.Lock()
@@ -196,14 +197,14 @@ func (k *Checker) emptied(r *blockdev.Request) {
 	k.change(first, n, func(m *mark) { m.end(k.zero, r.Err == nil && r.Op != blockdev.OpDiscard) })
 }
 
-// end notes that one of those who write a block has ended, and what it has left there.
+// end records that one of the writers of a block has ended, and what it left there.
 func (m *mark) end(sum uint32, known bool) {
 	m.writers--
 	m.sum, m.known = sum, known && !m.mixed && m.writers == 0
 	m.mixed = m.mixed && m.writers > 0
 }
 
-// compare checks what was read, of blocks that nobody wrote meanwhile.
+// compare checks what was read, for blocks that nobody wrote meanwhile.
 func (k *Checker) compare(c *call) (err error) {
 	s := summer{bufs: c.down.Bufs}
 	first, n := k.span(&c.down)
@@ -232,7 +233,7 @@ func (k *Checker) compare(c *call) (err error) {
 	return err
 }
 
-// summer takes the checksums of blocks one after the other out of buffers of any length.
+// summer computes the checksums of consecutive blocks from buffers of any length.
 type summer struct {
 	bufs [][]byte
 	at   int

@@ -33,7 +33,7 @@ func (d *Delay) Submit(r *blockdev.Request) {
 	}
 }
 
-// made gives a call its timer, which is used again and again.
+// made gives a call its timer, which is reused.
 func (d *Delay) made(c *call) {
 	t := time.AfterFunc(time.Hour, func() { d.leave(c, c.down.Err) })
 	t.Stop()
@@ -49,7 +49,7 @@ func (d *Delay) back(c *call) {
 	t.Reset(wait)
 }
 
-// parseDelay reads "2ms" or "1ms-5ms".
+// parseDelay parses "2ms" or "1ms-5ms".
 func parseDelay(s string) (least, most time.Duration, err error) {
 	first, last, isRange := strings.Cut(s, "-")
 	if least, err = time.ParseDuration(first); err == nil {

@@ -10,28 +10,28 @@ import (
 	"github.com/nvme-anywhere/nvmeof/blockdev"
 )
 
-// Rule says which requests fail, and how. The zero Op stands for all.
+// Rule says which requests fail, and how. The zero Op means all operations.
 type Rule struct {
 	Op blockdev.Op
-	// First and Last are the blocks that a request must touch, where Blocks is set.
+	// First and Last are the range of blocks that a request must touch, if Blocks is set.
 	Blocks      bool
 	First, Last int64
-	// Percent of the requests fail where Blocks isn't set.
+	// Percent of the requests fail, if Blocks isn't set.
 	Percent float64
-	// Kind is one of the kinds of blockdev; nil is ErrMedium.
+	// Kind is one of the kinds of blockdev; nil means ErrMedium.
 	Kind error
 }
 
-// errRule is the cause that the errors of rules have.
+// errRule is the cause in the errors made by rules.
 var errRule = errors.New("a rule says so")
 
-// Fail is a volume of which some requests fail. Those that do are not executed.
+// Fail is a volume some of whose requests fail. Those are not executed.
 type Fail struct {
 	layer
 	rules []Rule
 }
 
-// NewFail has requests of v fail by the first rule that holds.
+// NewFail makes requests of v fail by the first rule that applies.
 func NewFail(v blockdev.Volume, rules ...Rule) *Fail {
 	f := &Fail{rules: rules}
 	mode := "failing"
@@ -57,8 +57,7 @@ func (f *Fail) Submit(r *blockdev.Request) {
 
 func (f *Fail) back(c *call) { f.leave(c, c.down.Err) }
 
-// verdict is the error of the first rule that holds. A request that isn't valid is left to
-// the volume.
+// verdict returns the error of the first rule that applies. An invalid request is left to the volume.
 func (f *Fail) verdict(r *blockdev.Request) error {
 	for i := range f.rules {
 		rule := &f.rules[i]
@@ -85,7 +84,7 @@ func (f *Fail) verdict(r *blockdev.Request) error {
 	return nil
 }
 
-// touches tells whether r has blocks of the rule, and where the first of them is.
+// touches reports whether r touches blocks of the rule, and where the first of them is.
 func (f *Fail) touches(rule *Rule, r *blockdev.Request) (int64, bool) {
 	if r.Op == blockdev.OpFlush || r.Length <= 0 {
 		return 0, false
@@ -108,8 +107,7 @@ var ruleKinds = map[string]error{
 	"gone": blockdev.ErrGone, "busy": blockdev.ErrBusy,
 }
 
-// ParseRules reads rules as people write them: "read@100-200", "write%0.5=capacity", "any%1",
-// separated by commas.
+// ParseRules parses rules as people write them: "read@100-200", "write%0.5=capacity", "any%1", separated by commas.
 func ParseRules(s string) ([]Rule, error) {
 	var rules []Rule
 	for text := range strings.SplitSeq(s, ",") {
@@ -161,7 +159,7 @@ func parseRule(s string) (r Rule, err error) {
 	return r, nil
 }
 
-// String is the rule as ParseRules reads it.
+// String returns the rule in the form that ParseRules reads.
 func (r Rule) String() string {
 	var b strings.Builder
 	for name, op := range ruleOps {

@@ -9,17 +9,17 @@ import (
 	"github.com/nvme-anywhere/nvmeof/blockdev"
 )
 
-// Freezer is a volume that can be made to hang: while it is frozen, what is submitted waits.
+// Freezer is a volume that can be made to hang: while it is frozen, submitted requests wait.
 type Freezer struct {
 	layer
 	hold   sync.Mutex
 	frozen bool
 	held   []*call // in order
 	timer  *time.Timer
-	over   bool // it is about to be closed, and freezes no more
+	over   bool // it is about to be closed, and doesn't freeze any more
 }
 
-// NewFreezer gives a volume that passes everything on until Freeze is called.
+// NewFreezer returns a volume that passes everything on until Freeze is called.
 func NewFreezer(v blockdev.Volume) *Freezer {
 	f := &Freezer{}
 	f.layer = newLayer(v, "can freeze", func(*call) {}, func(c *call) { f.leave(c, c.down.Err) })
@@ -42,14 +42,14 @@ func (f *Freezer) Submit(r *blockdev.Request) {
 	f.below.Submit(&c.down)
 }
 
-// Freeze has requests wait from now on. What the volume below has is answered.
+// Freeze makes requests wait from now on. Those that the volume below already has are answered.
 func (f *Freezer) Freeze() {
 	f.hold.Lock()
 	f.frozen = !f.over
 	f.hold.Unlock()
 }
 
-// Thaw passes on what waits, in order, and what comes.
+// Thaw passes on the waiting requests, in order, and all later ones.
 func (f *Freezer) Thaw() {
 	f.hold.Lock()
 	held := f.held
@@ -60,14 +60,14 @@ func (f *Freezer) Thaw() {
 	}
 }
 
-// Frozen tells whether requests wait.
+// Frozen reports whether requests wait.
 func (f *Freezer) Frozen() bool {
 	f.hold.Lock()
 	defer f.hold.Unlock()
 	return f.frozen
 }
 
-// Schedule freezes the volume after a time, for a time.
+// Schedule freezes the volume after the given time, for the given length.
 func (f *Freezer) Schedule(after, length time.Duration) {
 	f.hold.Lock()
 	defer f.hold.Unlock()
@@ -99,7 +99,7 @@ func (f *Freezer) release() {
 	f.Thaw()
 }
 
-// parseFreeze reads "manual" or "10s+5s".
+// parseFreeze parses "manual" or "10s+5s".
 func parseFreeze(s string) (after, length time.Duration, err error) {
 	if s == "manual" {
 		return 0, 0, nil

@@ -9,7 +9,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/soon"
 )
 
-// slow is a volume that has what it is asked for wait.
+// slow is a volume whose requests wait.
 type slow struct {
 	blockdev.Volume
 	came, goOn chan struct{}
@@ -23,7 +23,7 @@ func (s *slow) Submit(r *blockdev.Request) {
 	}()
 }
 
-// TestFreezeWhileClosing: a volume that is being closed freezes no more: who closes it would wait for ever.
+// TestFreezeWhileClosing: a volume that is being closed doesn't freeze any more: Close would wait for ever.
 func TestFreezeWhileClosing(t *testing.T) {
 	mem, err := blockdev.NewMemory(blockdev.Options{Size: 1 << 20})
 	if err != nil {
@@ -39,7 +39,7 @@ func TestFreezeWhileClosing(t *testing.T) {
 	submit()
 	<-below.came
 	f.Freeze()
-	submit() // which waits, and then is passed on by who closes
+	submit() // which waits, and then is passed on by Close
 	go func() { closed <- f.Close() }()
 	<-below.came
 	f.Freeze()

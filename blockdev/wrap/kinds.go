@@ -8,7 +8,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/blockdev"
 )
 
-// wrapper is a kind that stands before another volume.
+// wrapper is a kind of volume that wraps another.
 type wrapper struct {
 	name string
 	form string
@@ -40,8 +40,7 @@ var wrappers = []wrapper{
 	}},
 }
 
-// Kinds are the wrappers, for blockdev.Open, and the further kinds that they may wrap beside
-// those of blockdev.
+// Kinds returns the wrappers, for blockdev.Open, and the further kinds that they may wrap besides those of blockdev.
 func Kinds(more ...blockdev.Kind) []blockdev.Kind {
 	all := slices.Clone(more)
 	for _, w := range wrappers {
@@ -75,7 +74,7 @@ func (w *wrapper) open(arg string, o blockdev.Options, kinds []blockdev.Kind) (b
 	return wrap(v), nil
 }
 
-// parse reads how to wrap, and which volume.
+// parse parses how to wrap, and which volume.
 func (w *wrapper) parse(arg string) (wrap func(blockdev.Volume) blockdev.Volume, spec string, err error) {
 	how, spec, ok := "", arg, true
 	if w.how {
@@ -90,7 +89,7 @@ func (w *wrapper) parse(arg string) (wrap func(blockdev.Volume) blockdev.Volume,
 	return wrap, spec, nil
 }
 
-// Innermost is the part of a specification that names the volume which everything else wraps.
+// Innermost returns the part of a specification that names the innermost volume, which everything else wraps.
 func Innermost(spec string) string {
 	for {
 		name, rest, found := strings.Cut(spec, ":")
@@ -107,7 +106,7 @@ func Innermost(spec string) string {
 	}
 }
 
-// Find gives the wrappers of type T among the layers of v, from the outside inwards.
+// Find returns the wrappers of type T among the layers of v, from the outside in.
 func Find[T blockdev.Volume](v blockdev.Volume) (all []T) {
 	for {
 		if x, ok := v.(T); ok {

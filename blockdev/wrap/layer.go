@@ -6,10 +6,10 @@ import (
 	"github.com/nvme-anywhere/nvmeof/blockdev"
 )
 
-// layer is what all wrappers share: the volume below, and copies of requests.
+// layer is what all wrappers share: the volume below, and a pool of copied requests.
 type layer struct {
 	below blockdev.Volume
-	mode  string // the volume's, and the wrapper
+	mode  string // the mode of the volume below, and the wrapper's
 	life  *blockdev.Lifetime
 
 	mu   sync.Mutex
@@ -24,7 +24,7 @@ type call struct {
 	data any               // the wrapper's own
 }
 
-// newLayer makes the layer. back is called when the volume below has answered a call.
+// newLayer returns a layer. back is called when the volume below has answered a call.
 func newLayer(below blockdev.Volume, mode string, made, back func(*call)) layer {
 	return layer{below: below, mode: below.Info().Mode + "; " + mode, life: blockdev.NewLifetime(), made: func(c *call) {
 		c.down.Complete = func(*blockdev.Request) { back(c) }
@@ -32,14 +32,14 @@ func newLayer(below blockdev.Volume, mode string, made, back func(*call)) layer 
 	}}
 }
 
-// Info is that of the volume below, with the wrapper in Mode.
+// Info returns the Info of the volume below, with the wrapper added to Mode.
 func (l *layer) Info() blockdev.Info {
 	i := l.below.Info()
 	i.Mode = l.mode
 	return i
 }
 
-// enter takes a request in; where the volume is closed it answers, and gives nil.
+// enter accepts a request; if the volume is closed it answers the request, and returns nil.
 func (l *layer) enter(r *blockdev.Request) *call {
 	if !l.life.Enter() {
 		i := l.below.Info()
@@ -75,8 +75,8 @@ func (l *layer) leave(c *call, err error) {
 	r.End(err)
 }
 
-// Close waits for what was submitted, and closes the volume below. What is frozen there is thawed first, for it is what
-// was submitted here.
+// Close waits for submitted requests, and closes the volume below. Freezers below are thawed first, since what they
+// hold was submitted here.
 func (l *layer) Close() error {
 	for _, f := range Find[*Freezer](l.below) {
 		f.release()
@@ -88,7 +88,7 @@ func (l *layer) Close() error {
 	return l.below.Close()
 }
 
-// OnResize and Refresh are those of the volume below, where its size can change.
+// OnResize passes the call on to the volume below, if its size can change.
 func (l *layer) OnResize(f func(int64)) (stop func()) {
 	if v, ok := l.below.(blockdev.Resizer); ok {
 		return v.OnResize(f)
@@ -96,7 +96,7 @@ func (l *layer) OnResize(f func(int64)) (stop func()) {
 	return func() {}
 }
 
-// Refresh looks whether the size has changed.
+// Refresh checks whether the size has changed.
 func (l *layer) Refresh() error {
 	if v, ok := l.below.(blockdev.Resizer); ok {
 		return v.Refresh()
@@ -104,7 +104,7 @@ func (l *layer) Refresh() error {
 	return nil
 }
 
-// Register tells the volume below of memory, where it wants to know.
+// Register registers the memory with the volume below, if that is a Registrar.
 func (l *layer) Register(mem []byte) (unregister func()) {
 	if v, ok := l.below.(blockdev.Registrar); ok {
 		return v.Register(mem)
@@ -112,5 +112,5 @@ func (l *layer) Register(mem []byte) (unregister func()) {
 	return func() {}
 }
 
-// inner is the volume below.
+// inner returns the volume below.
 func (l *layer) inner() blockdev.Volume { return l.below }

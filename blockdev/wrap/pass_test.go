@@ -10,7 +10,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/blockdev/wrap"
 )
 
-// noted is a volume that notes what it is asked for, and fails every flush.
+// noted is a volume that notes its requests, and fails every flush.
 type noted struct {
 	blockdev.Volume
 	asked []blockdev.Request
@@ -26,8 +26,8 @@ func (n *noted) Submit(r *blockdev.Request) {
 	n.Volume.Submit(r)
 }
 
-// TestPassedOnWhole: every wrapper has the volume below asked for just what it was asked for: a write with FUA that came
-// down as one without would be lost when the power fails. What came of it comes back.
+// TestPassedOnWhole: every wrapper passes exactly what it was asked to the volume below: a write with FUA that is
+// passed down without would be lost when the power fails. The result comes back.
 func TestPassedOnWhole(t *testing.T) {
 	for name, wrapped := range map[string]func(blockdev.Volume) blockdev.Volume{
 		"check":  func(v blockdev.Volume) blockdev.Volume { return wrap.NewChecker(v) },

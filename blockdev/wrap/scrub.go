@@ -11,18 +11,18 @@ import (
 	"github.com/nvme-anywhere/nvmeof/blockdev"
 )
 
-// Scrubbed is what a scrub found.
+// Scrubbed is the result of a scrub.
 type Scrubbed struct {
 	Blocks int64 // read and compared
-	Bad    int64 // found meanwhile, by whoever read them, that hold other data than was written
+	Bad    int64 // found meanwhile, by any reader, to hold other data than was written
 	Errors int64 // that could not be read
 }
 
-// scrubPiece is how much is read at once.
+// scrubPiece is how much is read at a time.
 const scrubPiece = 256 << 10
 
-// Scrub reads every block of which there is a checksum, beside other requests, and compares.
-// The error is that of the context, for which it leaves a read that hangs alone, or the first of a read.
+// Scrub reads every block that has a checksum, while other requests go on, and compares. The error is the first of a
+// read, or that of the context, in which case Scrub abandons a read that hangs.
 func (k *Checker) Scrub(ctx context.Context) (found Scrubbed, err error) {
 	before := k.bad.Load()
 	buf := directio.AlignedBlock(scrubPiece)
@@ -65,7 +65,7 @@ func (k *Checker) Scrub(ctx context.Context) (found Scrubbed, err error) {
 	return found, err
 }
 
-// skip gives the first block from b on, before end, that has a checksum; end where none has.
+// skip returns the first block from b on, before end, that has a checksum; end if none has.
 func (k *Checker) skip(b, end int64) int64 {
 	k.table.Lock()
 	defer k.table.Unlock()
@@ -75,7 +75,7 @@ func (k *Checker) skip(b, end int64) int64 {
 	return b
 }
 
-// run is how many blocks from b on, before end, have a checksum.
+// run returns how many blocks from b on, before end, have a checksum.
 func (k *Checker) run(b, end int64) (n int64) {
 	k.table.Lock()
 	defer k.table.Unlock()

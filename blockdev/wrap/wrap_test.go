@@ -23,7 +23,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 type opener = func(blockdev.Options) (blockdev.Volume, error)
 
-// Every wrapper passes what volumes pass, on memory and on a file.
+// Every wrapper passes the volumes' suite, on memory and on a file.
 func TestSuite(t *testing.T) {
 	const stack = "check:freeze:1h+1s:fail:read@1000000-1000001,any%0:delay:0s-5us:"
 	t.Run("mem", func(t *testing.T) {
@@ -181,7 +181,7 @@ func TestFail(t *testing.T) {
 	}
 }
 
-// asking is a volume whose writes had to wait: it drops those that nobody wants any more.
+// asking is a volume whose writes had to wait: it drops those that are no longer wanted.
 type asking struct{ blockdev.Volume }
 
 func (a asking) Submit(r *blockdev.Request) {
@@ -193,8 +193,8 @@ func (a asking) Submit(r *blockdev.Request) {
 	a.Volume.Submit(r)
 }
 
-// TestUnwanted: a volume that asks whether a write is wanted is told below wrappers too; what was dropped isn't taken
-// for written, nor what comes next for unwanted.
+// TestUnwanted: a volume that asks whether a write is wanted gets the answer below wrappers too; a dropped write isn't
+// taken for written, nor the next one for unwanted.
 func TestUnwanted(t *testing.T) {
 	m, err := blockdev.NewMemory(blockdev.Options{Size: 1 << 20})
 	if err != nil {
@@ -338,8 +338,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// byHand is a volume that keeps what is discarded, holds writes until the test answers them, and fails reads, where it is
-// told to.
+// byHand is a volume that keeps discarded data, holds writes until the test answers them, and fails reads when told to.
 type byHand struct {
 	blockdev.Volume
 	holds, fails bool
@@ -360,8 +359,8 @@ func (h *byHand) Submit(r *blockdev.Request) {
 	}
 }
 
-// TestCheckKnows: a block's content is known from its first read and from its last write, unless that met another or it
-// was discarded since.
+// TestCheckKnows: a block's content is known from its first read and from its last write, unless that overlapped
+// another write or the block was discarded since.
 func TestCheckKnows(t *testing.T) {
 	m, err := blockdev.NewMemory(blockdev.Options{Size: 1 << 20})
 	if err != nil {
@@ -394,7 +393,7 @@ func TestCheckKnows(t *testing.T) {
 	read("discarded, to no effect", 4096, 1, nil)
 
 	h.holds = true
-	for x := range byte(2) { // two writes that meet, and end in the other order
+	for x := range byte(2) { // two overlapping writes that end in the other order
 		k.Submit(&blockdev.Request{Op: blockdev.OpWrite, Offset: 8192, Length: 4096, Bufs: [][]byte{fill(1 + x)},
 			Complete: func(r *blockdev.Request) { must(r.Err) }})
 	}
@@ -414,8 +413,8 @@ func TestCheckKnows(t *testing.T) {
 	}
 }
 
-// TestCheckLarge: a discard, or zeroes, of very many blocks takes little memory, and what is known of those around and
-// among them stays so.
+// TestCheckLarge: a discard, or write zeroes, of very many blocks takes little memory, and what is known of blocks
+// around and among them is kept.
 func TestCheckLarge(t *testing.T) {
 	const size, most = int64(1) << 40, 64 << 20 // 268 million blocks
 	v, err := blockdev.NewNull(blockdev.Options{Size: size})
@@ -463,7 +462,7 @@ func TestCheckLarge(t *testing.T) {
 	h.held[1].End(nil)
 	h.held[0].End(nil)
 	h.holds = false
-	read(7000, nil) // the two met
+	read(7000, nil) // the two overlapped
 	write(7001)
 	read(7001, wrap.ErrChecksum)
 	runtime.ReadMemStats(&after)

@@ -22,14 +22,14 @@ type Request struct {
 // SetFlags sets RWF_*.
 func (r *Request) SetFlags(rwf int) { r.flags = uint64(uint32(rwf)) << 32 }
 
-// Flags gives what SetFlags set.
+// Flags returns what SetFlags set.
 func (r *Request) Flags() int { return int(r.flags >> 32) }
 
 // Event is struct io_event.
 type Event struct {
 	Data uint64
 	_    uint64
-	Res  int64 // as the system call's, or an error negated
+	Res  int64 // the system call's result, or a negated error
 	_    int64
 }
 
@@ -44,7 +44,7 @@ const (
 	OpWritev Op = 8
 )
 
-// The sizes that the kernel's interface fixes.
+// The sizes that the kernel's interface prescribes.
 var (
 	_ [64]byte = [unsafe.Sizeof(Request{})]byte{}
 	_ [32]byte = [unsafe.Sizeof(Event{})]byte{}
@@ -53,5 +53,5 @@ var (
 // closing marks the last request.
 const closing = 1<<64 - 1
 
-// ErrClosed is what Wait says after Close.
+// ErrClosed is what Wait returns after Close.
 var ErrClosed = errors.New("asynchronous I/O: closed")

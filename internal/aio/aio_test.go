@@ -25,7 +25,7 @@ type queue interface {
 	Close()
 }
 
-// each runs a test with a context and with a ring for 32 requests to a file of its own.
+// each runs a test with a context and with a ring, each for 32 requests to a file of its own.
 func each(t *testing.T, test func(*testing.T, queue, *os.File)) {
 	for name, open := range map[string]func(n, fd int) (queue, error){
 		"io_submit": func(n, fd int) (queue, error) { return OpenContext(n, fd) },
@@ -46,7 +46,7 @@ func each(t *testing.T, test func(*testing.T, queue, *os.File)) {
 	}
 }
 
-// lacking skips a test for what the system lacks or forbids, as a system call has said.
+// lacking skips a test if a system call's error says that the system lacks or forbids something.
 func lacking(t *testing.T, err error) {
 	t.Helper()
 	var errno unix.Errno
@@ -56,7 +56,7 @@ func lacking(t *testing.T, err error) {
 	t.Skip(err)
 }
 
-// shut closes a queue while somebody waits. The kernel has nothing of it then.
+// shut closes a queue while a goroutine waits. After that nothing of it is left in the kernel.
 func shut(t *testing.T, q queue) {
 	t.Helper()
 	ended := make(chan error)
@@ -81,7 +81,7 @@ func shut(t *testing.T, q queue) {
 	}
 }
 
-// transfer is a request for a buffer.
+// transfer returns a request for a buffer.
 func transfer(op Op, data uint64, b []byte, off int64) Request {
 	return Request{Data: data, Op: op, Offset: off, Addr: address(b), Len: uint64(len(b))}
 }
@@ -137,14 +137,14 @@ func TestReadWrite(t *testing.T) {
 	})
 }
 
-// TestVectors writes from two buffers, and reads into them in the other order.
+// TestVectors writes from two buffers, and reads into them in the opposite order.
 func TestVectors(t *testing.T) {
 	each(t, func(t *testing.T, q queue, _ *os.File) {
 		b := directio.AlignedBlock(2 * blockSize)
 		one, two := b[:blockSize], b[blockSize:]
 		one[0], two[0] = 1, 2
 		iov := []unix.Iovec{{Base: &one[0]}, {Base: &two[0]}}
-		var pinned runtime.Pinner // else it lies on this goroutine's stack, which moves
+		var pinned runtime.Pinner // otherwise it is on this goroutine's stack, which moves
 		pinned.Pin(&iov[0])
 		defer pinned.Unpin()
 		for i := range iov {
@@ -186,7 +186,7 @@ func gather(t *testing.T, q queue, n int) map[uint64]int64 {
 	return got
 }
 
-// TestTake looks at what is done without waiting.
+// TestTake takes finished requests without waiting.
 func TestTake(t *testing.T) {
 	each(t, func(t *testing.T, q queue, f *os.File) {
 		b := directio.AlignedBlock(blockSize)
@@ -212,13 +212,13 @@ func TestTake(t *testing.T) {
 	})
 }
 
-// crowd is several that submit to a queue while two take what is done.
+// crowd is several goroutines that submit to a queue while two take finished requests.
 type crowd struct {
 	q    queue
 	done [8]chan Event // of each that submits
 }
 
-// give tells those whose requests they were.
+// give passes events to the goroutines whose requests they were.
 func (c *crowd) give(events []Event) {
 	for _, e := range events {
 		c.done[e.Data] <- e

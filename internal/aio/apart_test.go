@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestApart: where the calling thread has a request under way, what may hang is called on another.
+// TestApart: if the calling thread has a request in flight, a call that may hang is made on another.
 func TestApart(t *testing.T) {
 	in, out, err := os.Pipe()
 	if err != nil {

@@ -8,14 +8,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// buffers is a ring's table of registered buffers, which are pinned once, and not for each request.
+// buffers is a ring's table of registered buffers, which are pinned once rather than for each request.
 type buffers struct {
 	list []buffer // by address
-	free []int    // places of the table; nil where the kernel, before 5.19, has none
+	free []int    // free places of the table; nil if the kernel, before 5.19, has no table
 	iov  unix.Iovec
 }
 
-// buffer is memory that is pinned.
+// buffer is pinned memory.
 type buffer struct {
 	mem   []byte
 	place int
@@ -23,10 +23,10 @@ type buffer struct {
 
 const (
 	bufferPlaces = 1024
-	maxBuffer    = 1 << 30 // the kernel's
+	maxBuffer    = 1 << 30 // the kernel's limit
 )
 
-// makeBuffers makes a table whose places are all empty.
+// makeBuffers makes a table with all places empty.
 func (r *Ring) makeBuffers() {
 	arg := rsrcRegister{nr: bufferPlaces, flags: rsrcSparse}
 	if r.register(registerBuffers2, unsafe.Pointer(&arg), int(unsafe.Sizeof(arg))) != nil {
@@ -37,8 +37,8 @@ func (r *Ring) makeBuffers() {
 	}
 }
 
-// Register pins mem for the requests that lie in it, soon, where the system lets it. unregister lets go of
-// it, and waits for that. It may be called after Close.
+// Register pins mem for the requests that lie in it, asynchronously, if the system allows that. unregister unpins it,
+// and waits for that. It may be called after Close.
 func (r *Ring) Register(mem []byte) (unregister func()) {
 	if len(mem) == 0 || len(mem) > maxBuffer {
 		return func() {}
@@ -80,13 +80,13 @@ func (r *Ring) unpin(mem []byte) {
 	}
 	place := b.list[i].place
 	b.list = slices.Delete(b.list, i, i+1)
-	_ = r.setBuffer(place, nil) // where there is no memory for that, what is pinned next takes its place
+	_ = r.setBuffer(place, nil) // if there is no memory for that, the next buffer replaces the one in this place
 	b.free = append(b.free, place)
 }
 
 // setBuffer fills a place of the table, or empties it with nil.
 func (r *Ring) setBuffer(place int, mem []byte) error {
-	iov := &r.buffers.iov // at a place that stays
+	iov := &r.buffers.iov // it must not move
 	*iov = unix.Iovec{}
 	if len(mem) > 0 {
 		iov.Base = &mem[0]
@@ -100,7 +100,7 @@ func byAddress(b buffer, mem []byte) int { return cmp.Compare(address(b.mem), ad
 
 func address(b []byte) uint64 { return uint64(uintptr(unsafe.Pointer(unsafe.SliceData(b)))) }
 
-// place finds the buffer that holds n bytes at an address.
+// place returns the place of the buffer that holds n bytes at an address.
 func (b *buffers) place(at, n uint64) (uint16, bool) {
 	i, found := slices.BinarySearchFunc(b.list, at, func(b buffer, at uint64) int { return cmp.Compare(address(b.mem), at) })
 	if !found {

@@ -16,14 +16,14 @@ type Context struct {
 	fd uint32 // that requests are for
 }
 
-// OpenContext makes a context for n requests at a time to the file of fd. Errors say what the system lacks
-// or forbids.
+// OpenContext returns a context for n requests at a time to the file of fd. Errors say what the system lacks or
+// forbids.
 func OpenContext(n, fd int) (*Context, error) {
 	c := &Context{fd: uint32(fd)}
 	_, _, errno := unix.Syscall(unix.SYS_IO_SETUP, uintptr(n+1), uintptr(unsafe.Pointer(&c.id)), 0)
 	switch errno {
 	case 0:
-		if _, errno = c.take(nil); errno != 0 { // else what is submitted would never be told of
+		if _, errno = c.take(nil); errno != 0 { // else nobody would ever learn of finished requests
 			_, _, _ = unix.Syscall(unix.SYS_IO_DESTROY, c.id, 0, 0)
 			return nil, fmt.Errorf("asynchronous I/O: io_getevents: %w", errno)
 		}
@@ -37,8 +37,8 @@ func OpenContext(n, fd int) (*Context, error) {
 	return nil, fmt.Errorf("asynchronous I/O: io_setup: %w", errno)
 }
 
-// Submit hands a request to the kernel. Whether it blocks is up to the file system: with RWF_NOWAIT the
-// event says EAGAIN instead. The error is a unix.Errno: EAGAIN where the context is full.
+// Submit hands a request to the kernel. Whether it blocks is up to the file system: with RWF_NOWAIT the event says
+// EAGAIN instead. The error is a unix.Errno: EAGAIN if the context is full.
 func (c *Context) Submit(r Request) error {
 	r.fd = c.fd
 	all := [1]*Request{&r}
@@ -54,8 +54,7 @@ func (c *Context) Submit(r Request) error {
 	}
 }
 
-// Wait blocks until there are events, and takes them. It returns ErrClosed after Close, and is not
-// to be called again then.
+// Wait blocks until there are events, and takes them. After Close it returns ErrClosed, and must not be called again.
 func (c *Context) Wait(events []Event) (int, error) {
 	for {
 		standstill.Blocks()
@@ -74,19 +73,19 @@ func (c *Context) Wait(events []Event) (int, error) {
 	}
 }
 
-// header is the beginning of struct aio_ring, which the kernel maps where a context's number says.
+// header is the beginning of struct aio_ring, which the kernel maps at the address that is the context's number.
 type header struct {
 	_          [8]byte // id, nr
 	head, tail uint32
 }
 
-// Ready tells whether Take would find events, by a look into memory. It must not be called after Close.
+// Ready reports whether Take would find events, by looking at memory only. It must not be called after Close.
 func (c *Context) Ready() bool {
 	r := *(**header)(unsafe.Pointer(&c.id))
 	return atomic.LoadUint32(&r.head) != atomic.LoadUint32(&r.tail)
 }
 
-// Take is Wait that returns 0 instead of waiting. It may be called beside it.
+// Take is Wait, but returns 0 instead of waiting. It may be called concurrently with it.
 func (c *Context) Take(events []Event) int {
 	n, errno := c.take(events)
 	if errno != 0 {
@@ -101,15 +100,15 @@ func (c *Context) take(events []Event) (int, unix.Errno) {
 	return int(n), errno
 }
 
-// noTime is how long Take waits.
+// noTime is the timeout of Take.
 var noTime unix.Timespec
 
-// Close has Wait end, and with it the context. It must be called once, when the events of all that was
-// submitted have been taken. It doesn't end the context itself: the one who waits would go on with a
-// number that may be another context's by then.
+// Close makes Wait return, which ends the context. It must be called once, after the events of all submitted requests
+// have been taken. It doesn't end the context itself: the goroutine in Wait would continue with a number that may be
+// another context's by then.
 func (c *Context) Close() {
-	if c.Submit(Request{Data: closing, Op: OpRead}) != nil { // of nothing, which ends at once
-		c.destroy() // nothing else wakes who waits
+	if c.Submit(Request{Data: closing, Op: OpRead}) != nil { // of nothing, which completes at once
+		c.destroy() // nothing else would wake the goroutine in Wait
 	}
 }
 

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What the system lacks is told with what to do.
+// If the system lacks something, the error says what to do.
 func TestExplain(t *testing.T) {
 	for errno, word := range map[unix.Errno]string{
 		unix.ENOSYS: "kernel", unix.EPERM: "io_uring", unix.ENOMEM: "ulimit -l", unix.EIO: "io_uring",

@@ -15,29 +15,29 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/standstill"
 )
 
-// Ring is one io_uring.
+// Ring is an io_uring.
 type Ring struct {
 	fd    int
 	file  [1]int32 // the registered one
 	mode  string
 	rings []byte // both queues' indices, and the completions
-	area  []byte // entries' memory
+	area  []byte // the entries' memory
 
-	mu      sync.Mutex // of whoever submits, and guards what follows
+	mu      sync.Mutex // held by whoever submits; guards the following
 	entries []entry
 	sqTail  *atomic.Uint32
 	sqMask  uint32
 	buffers buffers
 	closed  bool
 
-	taking         sync.Mutex // of whoever takes completions
+	taking         sync.Mutex // held by whoever takes completions
 	completions    []completion
 	cqHead, cqTail *atomic.Uint32
 	cqMask         uint32
 }
 
 // ringModes are the ways of completing requests: in a system call that the thread makes anyway (Linux 5.19), or by
-// interrupting it.
+// interrupting the thread.
 var ringModes = []struct {
 	flags uint32
 	name  string
@@ -46,8 +46,8 @@ var ringModes = []struct {
 	{0, "plain"},
 }
 
-// OpenRing makes a ring for n requests at a time to the file of fd, which it registers. Errors say what the
-// system lacks or forbids.
+// OpenRing returns a ring for n requests at a time to the file of fd, which it registers. Errors say what the system
+// lacks or forbids.
 func OpenRing(n, fd int) (*Ring, error) {
 	r := &Ring{fd: -1, file: [1]int32{int32(fd)}}
 	p, err := r.setup(n)
@@ -73,13 +73,13 @@ func (r *Ring) setup(n int) (p *params, err error) {
 			return p, nil
 		}
 		if err = errno; errno != unix.EINVAL {
-			break // it isn't the mode
+			break // it isn't because of the mode
 		}
 	}
 	return nil, err
 }
 
-// explain says why there is no ring, with what can be done about it.
+// explain says why there is no ring, and what can be done about it.
 func explain(err error) error {
 	switch {
 	case errors.Is(err, unix.ENOSYS):
@@ -138,13 +138,13 @@ func (r *Ring) mapQueues(p *params) error {
 // Mode says how requests complete, for people.
 func (r *Ring) Mode() string { return r.mode }
 
-// mostBytes is how much of a request is done: an entry has 32 bits for that, and the kernel's own limit is no whole number
-// of large blocks.
+// mostBytes is how much of a request is done at most: an entry has 32 bits for the length, and the kernel's own limit
+// isn't a multiple of large blocks.
 const mostBytes = 1 << 30
 
-// Submit hands a request to the kernel, and doesn't block: without RWF_NOWAIT a thread of the kernel does what
-// would. The error is a unix.Errno: EAGAIN where the kernel is short of memory.
-// No more requests may be under way than OpenRing was told of. Data has 48 bits.
+// Submit hands a request to the kernel, and doesn't block: without RWF_NOWAIT a kernel thread does what would block.
+// The error is a unix.Errno: EAGAIN if the kernel is short of memory. No more requests may be in flight than OpenRing
+// was told. Data has 48 bits.
 func (r *Ring) Submit(q Request) error {
 	e := entry{flags: fixedFile, off: uint64(q.Offset), addr: q.Addr, len: uint32(min(q.Len, mostBytes)),
 		rwFlags: uint32(q.Flags()), userData: q.Data}
@@ -196,13 +196,12 @@ func (r *Ring) submit(e *entry) error {
 		case errno == 0:
 			errno = unix.EAGAIN
 		}
-		r.sqTail.Store(tail) // the kernel hasn't taken it, and looks for it in no other call
+		r.sqTail.Store(tail) // the kernel hasn't taken it, and won't look for it in a later call
 		return errno
 	}
 }
 
-// Wait blocks until there are events, and takes them. It returns ErrClosed after Close, and is not
-// to be called again then.
+// Wait blocks until there are events, and takes them. After Close it returns ErrClosed, and must not be called again.
 func (r *Ring) Wait(events []Event) (int, error) {
 	for {
 		if n := r.Take(events); n > 0 {
@@ -227,10 +226,10 @@ func (r *Ring) enter(submit, wait uintptr) (int, unix.Errno) {
 	return int(n), errno
 }
 
-// Ready tells whether Take would find events, by a look into memory. It must not be called after Close.
+// Ready reports whether Take would find events, by looking at memory only. It must not be called after Close.
 func (r *Ring) Ready() bool { return r.cqHead.Load() != r.cqTail.Load() }
 
-// Take is Wait that returns 0 instead of waiting. It may be called beside it.
+// Take is Wait, but returns 0 instead of waiting. It may be called concurrently with it.
 func (r *Ring) Take(events []Event) int {
 	r.taking.Lock()
 	defer r.taking.Unlock()
@@ -248,8 +247,8 @@ func (r *Ring) Take(events []Event) int {
 	return n
 }
 
-// Close has Wait end, and with it the ring. It must be called once, when the events of all that was
-// submitted have been taken. The kernel has let go of the file when Wait returns.
+// Close makes Wait return, which ends the ring. It must be called once, after the events of all submitted requests have
+// been taken. The kernel has released the file when Wait returns.
 func (r *Ring) Close() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -259,19 +258,19 @@ func (r *Ring) Close() {
 	}
 }
 
-// end ends the ring of Close's request. Files are unregistered before: otherwise the kernel would do it some
-// time after the ring was closed, and until then nobody could unmount where they lie.
+// end ends the ring, when the request of Close has completed. It unregisters the file first: otherwise the kernel would
+// do so some time after the ring was closed, and until then the file's file system couldn't be unmounted.
 func (r *Ring) end() {
 	r.mu.Lock()
-	defer r.mu.Unlock() // Close's is over
+	defer r.mu.Unlock() // Close is over
 	for errors.Is(r.register(unregisterFiles, nil, 0), unix.EINTR) {
-	} // and with another error the kernel does it later
+	} // with another error the kernel does it later
 	r.release()
 	openRings.Add(-1)
 	standstill.Leave()
 }
 
-// release gives back what setup and start got.
+// release frees what setup and start allocated.
 func (r *Ring) release() {
 	if r.area != nil {
 		_ = unix.Munmap(r.area)

@@ -34,7 +34,7 @@ func openRing(t *testing.T, f *os.File) *Ring {
 	return r
 }
 
-// noRing wants this program to have no ring, nor memory of one.
+// noRing wants this program to have no ring, nor the memory of one.
 func noRing(t *testing.T) {
 	t.Helper()
 	const ring = "[io_uring]"
@@ -53,7 +53,7 @@ func noRing(t *testing.T) {
 	}
 }
 
-// TestRefused: where the system lets a ring be set up, but not used, there is none, and nothing is left of it.
+// TestRefused: if the system allows a ring to be set up, but not used, OpenRing fails, and nothing is left of it.
 func TestRefused(t *testing.T) {
 	if !sandbox.Inside(t) {
 		return
@@ -69,7 +69,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestTooOld: a kernel whose queues are mapped in two, or that loses completions, has no ring for us.
+// TestTooOld: OpenRing refuses a kernel that maps the queues separately, or that loses completions.
 func TestTooOld(t *testing.T) {
 	for _, features := range []uint32{0, featSingleMmap, featNoDrop} {
 		r := Ring{fd: -1}
@@ -79,7 +79,7 @@ func TestTooOld(t *testing.T) {
 	}
 }
 
-// TestBuffers: what lies in memory that was registered is read and written from there, and the rest isn't.
+// TestBuffers: data in registered memory is read and written from there, and other data isn't.
 func TestBuffers(t *testing.T) {
 	r := openRing(t, newFile(t))
 	if len(r.buffers.free) == 0 {
@@ -127,7 +127,7 @@ func TestBuffers(t *testing.T) {
 	unregister()
 }
 
-// TestUnpinFails: a place of the table that the kernel had no memory to empty is used again all the same, for what is
+// TestUnpinFails: a place of the table that the kernel had no memory to empty is nevertheless reused for what is
 // registered next.
 func TestUnpinFails(t *testing.T) {
 	if !sandbox.Inside(t) {
@@ -161,8 +161,8 @@ func TestUnpinFails(t *testing.T) {
 	shut(t, r)
 }
 
-// TestCloseReleases closes rings, used and fresh ones, and wants their file to be nobody's at once: a
-// lock of it lasts as long as the kernel holds the file.
+// TestCloseReleases closes rings, used and unused ones, and wants their file to be released at once: a lock of it lasts
+// as long as the kernel holds the file.
 func TestCloseReleases(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "f")
 	b := make([]byte, 4096)
@@ -189,8 +189,8 @@ func TestCloseReleases(t *testing.T) {
 	}
 }
 
-// TestLongRequest: of a request that is longer than an entry can say its beginning is done, as with every call of the
-// system's: 4 GiB are not nothing.
+// TestLongRequest: of a request that is longer than an entry can express the beginning is done, as with every system
+// call: 4 GiB don't become 0.
 func TestLongRequest(t *testing.T) {
 	f := newFile(t)
 	if err := f.Truncate(3 * blockSize); err != nil {

@@ -22,7 +22,7 @@ type entry struct {
 // completion is struct io_uring_cqe.
 type completion struct {
 	userData uint64
-	res      int32 // as the system call's, or an error negated
+	res      int32 // the system call's result, or a negated error
 	_        uint32
 }
 
@@ -98,7 +98,7 @@ type rsrcUpdate struct {
 	nr, _      uint32
 }
 
-// The sizes that the kernel's interface fixes.
+// The sizes that the kernel's interface prescribes.
 var (
 	_ [64]byte  = [unsafe.Sizeof(entry{})]byte{}
 	_ [16]byte  = [unsafe.Sizeof(completion{})]byte{}

@@ -16,21 +16,21 @@ const (
 	unguided = "unguided"
 )
 
-// reached is what is known of a target.
+// reached is the progress of a target.
 type reached struct {
 	executions, guided, findings int
 	last                         string // date
 }
 
-// line is what was done with a target on a day.
+// line is what was done with a target on one day.
 type line struct {
 	date string
 	target
 	kind string
 }
 
-// book is the log and what it says. Each line of it has a date, the target's directory and name, the kind
-// of executions, how many there were, and how many turns ended with a finding.
+// book is the log and its content. Each line has a date, the target's directory and name, the kind of executions, how
+// many there were, and how many turns ended with a finding.
 type book struct {
 	log, page string
 	lines     []line
@@ -108,7 +108,7 @@ const (
 	tableEnds   = "<!-- end of campaign -->\n"
 )
 
-// writePage brings the table of the page up to date.
+// writePage updates the table of the page.
 func (b *book) writePage(all []target, goal int) error {
 	text, err := os.ReadFile(b.page)
 	if err != nil {

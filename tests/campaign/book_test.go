@@ -15,7 +15,7 @@ func TestBook(t *testing.T) {
 		t.Fatal(err)
 	}
 	one, other := target{"nvme", "FuzzA"}, target{"nvme/target", "FuzzB"}
-	for range 2 { // the second goes on where the first stopped
+	for range 2 { // the second continues where the first stopped
 		b, err := openBook(log, page)
 		if err != nil {
 			t.Fatal(err)

@@ -10,10 +10,10 @@ import (
 	"strings"
 )
 
-// mostKept is how many entries a target has in the tree.
+// mostKept is how many entries a target may have in the tree.
 const mostKept = 40
 
-// keepAll keeps in the tree what Go's fuzzer found and tests would else not cover.
+// keepAll keeps in the tree what Go's fuzzer found and what tests would otherwise not cover.
 func keepAll(ctx context.Context, all []target, only *regexp.Regexp, builds *builds) error {
 	for _, t := range all {
 		if !only.MatchString(t.String()) {
@@ -35,8 +35,8 @@ type candidate struct {
 	blocks map[string]bool // of the package's code that it runs
 }
 
-// keep puts all that was found for t into the tree, and takes away again what covers no more than
-// seeds, the entries that were there and the others do. It returns how many of how many are kept.
+// keep copies everything found for t into the tree, and removes again what covers no more than the seeds, the existing
+// entries and the others do. It returns how many of how many are kept.
 func keep(ctx context.Context, t target, builds *builds) (kept, of int, err error) {
 	program, err := builds.program(ctx, t.dir, "-cover", "-covermode", "set", "-coverpkg", "./"+t.dir)
 	if err != nil {
@@ -71,7 +71,7 @@ func keep(ctx context.Context, t target, builds *builds) (kept, of int, err erro
 	return kept, of, err
 }
 
-// more is how many of blocks aren't covered.
+// more returns how many of blocks aren't covered.
 func more(blocks, covered map[string]bool) (n int) {
 	for b := range blocks {
 		if !covered[b] {
@@ -81,8 +81,8 @@ func more(blocks, covered map[string]bool) (n int) {
 	return n
 }
 
-// candidates copies what Go's fuzzer found for t into the tree, but for what is there, and for what
-// doesn't pass any more: it is from a time when the target had other arguments.
+// candidates copies what Go's fuzzer found for t into the tree, except what is there already, and what doesn't pass any
+// more because it dates from a time when the target had other arguments.
 func (b *builds) candidates(ctx context.Context, t target, program string) (all []candidate, err error) {
 	dir := filepath.Join(t.dir, "testdata", "fuzz", t.name)
 	files, err := filepath.Glob(filepath.Join(b.corpus, t.dir, t.name, "*"))
@@ -116,7 +116,7 @@ func (b *builds) candidates(ctx context.Context, t target, program string) (all 
 	return all, nil
 }
 
-// coverage is what the tests of t that match filter run of its package.
+// coverage returns what the tests of t that match filter execute of its package.
 func (b *builds) coverage(ctx context.Context, t target, program, filter string) (map[string]bool, error) {
 	profile := filepath.Join(b.dir, "profile")
 	if _, err := output(ctx, t.dir, nil, program, "-test.run", "^"+t.name+"$"+filter, "-test.coverprofile", profile); err != nil {

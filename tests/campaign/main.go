@@ -1,11 +1,11 @@
-// Command campaign takes every fuzz target of the tree towards a number of executions, for as long
-// as it may: for each first a while of Go's fuzzer, guided by coverage, then inputs made of what
-// that found, without guidance (see internal/fuzzing). It begins where the last run stopped: what
-// was reached is in docs/fuzzing.log, and docs/fuzzing.md shows it.
+// Command campaign takes every fuzz target of the tree towards a number of executions, for as long as it may run: for
+// each target first a while of Go's fuzzer, guided by coverage, then inputs derived from what that found, without
+// guidance (see internal/fuzzing). It begins where the last run stopped: docs/fuzzing.log records what was reached, and
+// docs/fuzzing.md shows it.
 //
-// Each target gets a short turn; then the one that needs the least time to its goal gets a long
-// one, and so on, so that cheap targets are done first. What breaks a target is kept in its
-// package's testdata/fuzz; the target gets no more turns in this run.
+// Each target gets a short turn; then the one that needs the least time to reach its goal gets a long one, and so on,
+// so that cheap targets are done first. An input that breaks a target is kept in its package's testdata/fuzz; the
+// target gets no more turns in this run.
 package main
 
 import (
@@ -83,8 +83,8 @@ func run(ctx context.Context, o options) error {
 	return err
 }
 
-// turns gives turns until all is done, or time is over: a short one to each target, which shows how
-// fast it is, then long ones to whichever needs the least time to its goal.
+// turns gives turns until everything is done, or time is over: a short one to each target, which shows how fast it is,
+// then long ones to the one that needs the least time to reach its goal.
 func turns(ctx context.Context, o options, all []target, b *book, builds *builds) error {
 	var findings []error
 	var waiting []target
@@ -93,7 +93,7 @@ func turns(ctx context.Context, o options, all []target, b *book, builds *builds
 			waiting = append(waiting, t)
 		}
 	}
-	needs := map[target]time.Duration{} // of those that had a turn
+	needs := map[target]time.Duration{} // of the targets that had a turn
 	for len(waiting) > 0 && ctx.Err() == nil {
 		i, turn := next(waiting, needs), o.turn
 		t := waiting[i]
@@ -119,8 +119,8 @@ func turns(ctx context.Context, o options, all []target, b *book, builds *builds
 	return errors.Join(findings...)
 }
 
-// next is the place of the target whose turn it is: the first that had none, else the one that
-// needs the least time.
+// next returns the index of the target whose turn it is: the first that had none, else the one that needs the least
+// time.
 func next(waiting []target, needs map[target]time.Duration) (best int) {
 	for i, t := range waiting {
 		if _, ok := needs[t]; !ok {
@@ -133,7 +133,7 @@ func next(waiting []target, needs map[target]time.Duration) (best int) {
 	return best
 }
 
-// needed is how long so many executions take; very long if it isn't known.
+// needed returns how long the given number of executions takes; very long if that isn't known.
 func needed(executions int, rate float64) time.Duration {
 	seconds := float64(executions) / rate
 	if limit := time.Duration(math.MaxInt64); !(seconds < limit.Seconds()) {
@@ -142,8 +142,8 @@ func needed(executions int, rate float64) time.Duration {
 	return time.Duration(seconds * float64(time.Second))
 }
 
-// takeTurn gives a target a turn, before the first one of which Go's fuzzer had its own. It returns how many
-// executions a second it made.
+// takeTurn gives a target a turn; before its first one Go's fuzzer has its own. It returns how many executions a second
+// it made.
 func takeTurn(ctx context.Context, o options, t target, b *book, builds *builds, left int, turn time.Duration) (rate float64, err error) {
 	if b.of(t).guided == 0 && o.guided > 0 {
 		n, err := builds.guided(ctx, t, min(left, o.goal/10), o.guided)

@@ -97,12 +97,12 @@ func (b *builds) program(ctx context.Context, dir string, flags ...string) (stri
 	return path, nil
 }
 
-// environment has less garbage collection: many small worlds leave much, and it is small.
+// environment reduces garbage collection: many small worlds leave much garbage, and the heap is small.
 var environment = []string{"GOGC=800"}
 
 var guidedCount = regexp.MustCompile(`execs: (\d+) `)
 
-// guided runs Go's fuzzer for at most n executions and some time. It returns how many there were.
+// guided runs Go's fuzzer for at most n executions and the given time. It returns how many there were.
 func (b *builds) guided(ctx context.Context, t target, n int, limit time.Duration) (int, error) {
 	program, err := b.program(ctx, t.dir, "-fuzz", ".")
 	if err != nil {
@@ -119,7 +119,7 @@ func (b *builds) guided(ctx context.Context, t target, n int, limit time.Duratio
 
 var unguidedCount = regexp.MustCompile(`campaign: \w+: (\d+) executions`)
 
-// unguided makes at most n executions for some time. It returns how many there were.
+// unguided makes at most n executions in the given time. It returns how many there were.
 func (b *builds) unguided(ctx context.Context, t target, n int, limit time.Duration) (int, error) {
 	program, err := b.program(ctx, t.dir)
 	if err != nil {
@@ -133,11 +133,11 @@ func (b *builds) unguided(ctx context.Context, t target, n int, limit time.Durat
 	return last(unguidedCount, out), finding(ctx, t, err)
 }
 
-// hang is how long a target may go on after its turn before it counts as hanging: longer than a
-// machine that has others to serve first may hold it up.
+// hang is how long a target may continue after its turn before it counts as hanging: longer than a busy machine may
+// hold it up.
 const hang = 15 * time.Minute
 
-// finding makes a target's failure one, unless it was stopped.
+// finding turns a target's failure into a finding, unless it was stopped.
 func finding(ctx context.Context, t target, err error) error {
 	if err == nil || ctx.Err() != nil {
 		return ctx.Err()
@@ -145,7 +145,7 @@ func finding(ctx context.Context, t target, err error) error {
 	return fmt.Errorf("%v: %w: %w", t, errFinding, err)
 }
 
-// last is the number that the last match of re shows; 0 for none.
+// last returns the number that the last match of re shows; 0 if there is none.
 func last(re *regexp.Regexp, out string) int {
 	all := re.FindAllStringSubmatch(out, -1)
 	if len(all) == 0 {

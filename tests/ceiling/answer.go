@@ -11,26 +11,26 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/udp"
 )
 
-// answererEnv tells the program that it is the answering process, and of what workload.
+// answererEnv tells the program that it is the answering process, and with which workload.
 const answererEnv = "NVMEOF_CEILING_ANSWERER"
 
-// volumeSize is what payloads are taken from: more than the processor's caches hold.
+// volumeSize is the size of the memory that payloads are taken from: more than the processor's caches hold.
 const volumeSize = 64 << 20
 
-// answerer answers a batch of requests with one send: the data of all of them, which makes
-// long trains, then the responses that aren't in it, which make another.
+// answerer answers a batch of requests with one send: the data of all of them, which makes long trains, then the
+// responses that aren't included in data, which make another.
 type answerer struct {
 	workload
 	conn   udp.Conn
 	out    batch
 	volume []byte
-	next   int      // where in the volume
+	next   int      // position in the volume
 	heads  [][]byte // headers and CRCs of data packets, until they are sent
 	crcs   [][]byte
 	resps  [][]byte
-	used   int // heads
+	used   int // number of heads in use
 	parts  [][]byte
-	tags   []int // of responses that aren't along
+	tags   []int // of responses that aren't included in data
 }
 
 // answer runs until its standard input ends.
@@ -46,7 +46,7 @@ func answer(spec string) error {
 	if err != nil {
 		return err
 	}
-	a := newAnswerer(w, conn) // before anybody asks: its volume takes a while to fill
+	a := newAnswerer(w, conn) // before anybody asks: filling its volume takes a while
 	fmt.Println(conn.LocalAddr())
 	go func() {
 		_, _ = io.Copy(io.Discard, os.Stdin)

@@ -1,9 +1,8 @@
-// Ceiling measures what a pair of bare UDP sockets can do on this machine, moved as the
-// software RNIC moves packets: it is the figure that the RNIC is to be held against; and what bare
-// TCP sockets can do, however many share the same number of requests. Two
-// processes on loopback exchange 64-byte requests and answers of the RNIC's packet sizes, at
-// several depths, without and with what RoCE adds to each packet: a CRC-32 made and checked,
-// and the payload copied to its place.
+// Ceiling measures what a pair of bare UDP sockets can do on this machine, with packets moved as the software RNIC
+// moves them, which is the figure to compare the RNIC with; and what bare TCP sockets can do, however many share the
+// same number of requests. Two processes on loopback exchange 64-byte requests and answers of the RNIC's packet sizes,
+// at several depths, without and with what RoCE adds to each packet: a CRC-32 made and checked, and the payload copied
+// to its place.
 //
 //	go run ./tests/ceiling [-time 1s] [-json] [-busy-poll 50µs] [-random] [-bs 4k -depth 32 [-bare]]
 //	go run ./tests/ceiling [-time 1s] [-json] -tcp 16 -depth 64

@@ -10,8 +10,8 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/udp"
 )
 
-// Sizes of the software RNIC's packets on loopback, in bytes of UDP payload. Data of one packet has the
-// response in it, that of several is followed by one.
+// Sizes of the software RNIC's packets on loopback, in bytes of UDP payload. Data of a single packet includes the
+// response, data of several is followed by a packet with it.
 const (
 	longest      = 60 << 10 // data of a packet
 	maxData      = 1 << 20  // of an answer
@@ -24,23 +24,23 @@ const (
 
 var errCRC = errors.New("a datagram arrived with a wrong CRC")
 
-// workload is what a request is answered with and how.
+// workload says what a request is answered with and how.
 type workload struct {
 	data   int // bytes
 	depth  int
 	crc    bool
 	copy   bool
-	random bool          // where in the volume the data lies
-	poll   time.Duration // how long both sides look for datagrams before they sleep
+	random bool          // whether the data is at random places of the volume
+	poll   time.Duration // how long both sides poll for datagrams before they sleep
 }
 
-// packets is how many packets the data is.
+// packets returns how many packets the data takes.
 func (w workload) packets() int { return (w.data + longest - 1) / longest }
 
-// part is how many bytes of the data packet i has.
+// part returns how many bytes of the data packet i has.
 func (w workload) part(i int) int { return min(longest, w.data-i*longest) }
 
-// along says whether the response is in the packet of the data.
+// along reports whether the response is in the packet of the data.
 func (w workload) along() bool { return w.packets() == 1 }
 
 // spec and parse carry a workload to the other process.
@@ -53,7 +53,7 @@ func parse(spec string) (w workload, err error) {
 	return w, err
 }
 
-// config is that of the socket of either side.
+// config returns the configuration of either side's socket.
 func (w workload) config() udp.Config {
 	if w.poll == 0 {
 		return udp.Config{BusyPoll: udp.NoBusyPoll}

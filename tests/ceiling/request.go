@@ -15,8 +15,8 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/udp"
 )
 
-// requester keeps depth requests outstanding. It sends a new one for each that is answered,
-// all of a received batch together.
+// requester keeps depth requests outstanding. It sends a new one for each that is answered, all those for a received
+// batch together.
 type requester struct {
 	workload
 	conn     udp.Conn
@@ -27,8 +27,8 @@ type requester struct {
 	waited   loadgen.Histogram
 }
 
-// patience is how long to wait for an answer: without retransmission, one datagram lost
-// leaves its request unanswered for ever.
+// patience is how long to wait for an answer: without retransmission, a lost datagram leaves its request unanswered for
+// ever.
 const patience = 10 * time.Second
 
 func newRequester(w workload, conn udp.Conn, peer netip.AddrPort) *requester {
@@ -43,7 +43,7 @@ func newRequester(w workload, conn udp.Conn, peer netip.AddrPort) *requester {
 	return r
 }
 
-// run keeps going until the time is over and every answer has come.
+// run continues until the time is over and every answer has come.
 func (r *requester) run(duration time.Duration) error {
 	start := time.Now()
 	guard := time.AfterFunc(duration+patience, func() { r.conn.Close() })
@@ -87,7 +87,7 @@ func (r *requester) submit(i int, now time.Time) {
 	r.out.add(r.requests[i])
 }
 
-// take handles one datagram and says whether it completes a request.
+// take handles one datagram and reports whether it completes a request.
 func (r *requester) take(d []byte, now time.Time) (bool, error) {
 	if err := r.check(d); err != nil {
 		return false, err
@@ -126,7 +126,7 @@ func measure(w workload, duration time.Duration) (Result, error) {
 		return Result{}, err
 	}
 	defer conn.Close()
-	// What is outstanding must fit into the socket: nothing is sent twice here.
+	// What is outstanding must fit into the socket: nothing is retransmitted here.
 	w.depth = max(1, min(w.depth, conn.RecvBuffer()/(2*(w.data+responseSize))))
 	other, stop, err := startAnswerer(w.spec())
 	if err != nil {
@@ -193,7 +193,7 @@ func startAnswerer(spec string) (addr netip.AddrPort, stop func() error, err err
 	return addr, stop, nil
 }
 
-// cpu is the processor time of this process, or of those it has waited for.
+// cpu returns the processor time of this process, or of those it has waited for.
 func cpu(who int) time.Duration {
 	var u syscall.Rusage
 	if syscall.Getrusage(who, &u) != nil {

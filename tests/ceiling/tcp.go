@@ -19,8 +19,8 @@ const (
 	dataPDU    = 24 + 4096 // C2HData with SUCCESS
 )
 
-// tcpLoad is requests of the size of commands, answered with data PDUs of 4 KiB, on some TCP
-// connections with as many outstanding on each.
+// tcpLoad is a load of requests of the size of commands, answered with data PDUs of 4 KiB, on some TCP connections with
+// the same number outstanding on each.
 type tcpLoad struct{ conns, each int }
 
 func (l tcpLoad) spec() string { return fmt.Sprintf("tcp %d %d", l.conns, l.each) }
@@ -30,18 +30,18 @@ func parseTCP(spec string) (l tcpLoad, ok bool) {
 	return l, n == 2
 }
 
-// tcpEnd is one side: a goroutine that waits for all connections in one epoll, and answers what
-// one receive call brought with one send call.
+// tcpEnd is one side: a goroutine that waits for all connections in one epoll, and answers what one receive call
+// returned with one send call.
 type tcpEnd struct {
 	epoll    int
 	files    []*os.File // which keep fds open
 	fds      []int
-	part     []int // bytes that came of a message that isn't whole
+	part     []int // bytes received of an incomplete message
 	in, out  int   // sizes of messages
 	received []byte
 	answers  []byte
 	events   [256]unix.EpollEvent
-	messages int // that came
+	messages int // messages received
 }
 
 func newTCPEnd(l tcpLoad, in, out int) (*tcpEnd, error) {
@@ -78,7 +78,7 @@ func (e *tcpEnd) close() {
 	unix.Close(e.epoll)
 }
 
-// turn waits and answers what came. It returns io.EOF when the other side has closed.
+// turn waits and answers what arrived. It returns io.EOF when the other side has closed.
 func (e *tcpEnd) turn() error {
 	n, err := unix.EpollWait(e.epoll, e.events[:], int(patience.Milliseconds()))
 	switch {
@@ -124,7 +124,7 @@ func (e *tcpEnd) begin() error {
 	return nil
 }
 
-// send waits where the socket is full.
+// send waits if the socket is full.
 func send(fd int, b []byte) error {
 	for len(b) > 0 {
 		n, errno := transfer(unix.SYS_WRITE, fd, b)
@@ -142,7 +142,7 @@ func send(fd int, b []byte) error {
 	return nil
 }
 
-// transfer is read or write, of which Go's scheduler isn't told: it doesn't wait.
+// transfer is read or write without telling Go's scheduler: it doesn't wait.
 func transfer(number uintptr, fd int, b []byte) (int, unix.Errno) {
 	n, _, errno := unix.RawSyscall(number, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)))
 	return int(n), errno

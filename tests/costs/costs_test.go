@@ -13,8 +13,8 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/soon"
 )
 
-// TestCopies counts the bytes that an I/O over RDMA has copied: by each kernel once, and in user
-// space once where they are received, and nowhere else.
+// TestCopies counts the bytes copied for an I/O over RDMA: once by each kernel, once in user space where they are
+// received, and nowhere else.
 func TestCopies(t *testing.T) {
 	runtime.LockOSThread() // the programs end with it
 	p := &plan{bin: t.TempDir()}
@@ -40,7 +40,7 @@ func TestCopies(t *testing.T) {
 		{"write 128k 8", sample.ofTarget, sample.ofHost, 128 << 10, 2000},
 	} {
 		s := countLoad(t, p, target, c.load, loadBytes/int(c.data))
-		// A busy machine has packets sent again: with each all the data of an I/O at most, where it is a READ request.
+		// A busy machine has packets retransmitted: each time at most all the data of an I/O, if it is a READ request.
 		const sentAgain = "nvmeof_rnic_retransmitted_pkts_total"
 		tolerance := 0.03*c.data + c.capsuleBytes + (s.host[sentAgain]+s.target[sentAgain])*c.data
 		for _, w := range []struct {
@@ -59,7 +59,7 @@ func TestCopies(t *testing.T) {
 	}
 }
 
-// quiet is a job that follows one with an end, so that both sides can be asked while next to nothing happens.
+// quiet is a job that follows one that ends, so that both sides can be queried while next to nothing happens.
 const quiet = `
 [quiet]
 stonewall
@@ -73,7 +73,7 @@ runtime=1h
 // loadBytes is how much a load moves, many times the volume.
 const loadBytes = 128 << 20
 
-// countLoad is what a load cost, which is of so many I/Os.
+// countLoad is the cost of a load, which consists of the given number of I/Os.
 func countLoad(t *testing.T, p *plan, target *program, load string, ios int) (s sample) {
 	t.Helper()
 	jobs := filepath.Join(t.TempDir(), "jobs.fio")

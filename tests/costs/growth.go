@@ -9,22 +9,21 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 )
 
-// growthDepth is how much is outstanding in all, however many connections share it.
+// growthDepth is the total number of outstanding I/Os, however many connections share it.
 const growthDepth = 64
 
 // connections are the numbers that are compared.
 var connections = []int{1, 4, 16, 64}
 
-// grown is a way of which numbers of connections are compared.
+// grown is a configuration in which numbers of connections are compared.
 type grown struct {
 	name, transport string
-	both            []string // what both programs are told
+	both            []string // flags of both programs
 }
 
 var grows = []grown{{"rdma", "rdma", nil}, {"rdma, local memory", "rdma", []string{"--local-memory"}}, {"tcp", "tcp", nil}}
 
-// growth compares numbers of connections and of queues, and what bare TCP sockets make of the same
-// numbers.
+// growth compares numbers of connections and of queues, and what bare TCP sockets achieve with the same numbers.
 func growth(p *plan) error {
 	if err := p.buildCeiling(); err != nil {
 		return err
@@ -39,7 +38,7 @@ func growth(p *plan) error {
 	return nil
 }
 
-// growthOf adds a way to the table.
+// growthOf adds a configuration to the table.
 func (p *plan) growthOf(out table.Writer, w grown) error {
 	t, err := p.startTarget(slices.Concat([]string{"--volume", "mem:64MiB", "--max-connections", "1024", "--max-host-connections", "1024"}, w.both)...)
 	if err != nil {
@@ -73,14 +72,14 @@ func (p *plan) growthOf(out table.Writer, w grown) error {
 	return nil
 }
 
-// bareTCP measures as many bare sockets.
+// bareTCP measures the same number of bare sockets.
 func (p *plan) bareTCP(n int) *variant {
 	return &variant{name: strconv.Itoa(n), run: func() (sample, error) {
 		return p.runCeiling("-tcp", strconv.Itoa(n), "-depth", strconv.Itoa(growthDepth))
 	}}
 }
 
-// load is one of n jobs over some controllers of some queues.
+// load is a load of n jobs on the given numbers of controllers and queues.
 func (w *grown) load(t *program, name string, n, controllers, queues int) *variant {
 	return &variant{name: name, transport: w.transport, target: t, args: append([]string{
 		"--rw", "randread", "--bs", "4k", "--iodepth", strconv.Itoa(growthDepth / n), "--numjobs", strconv.Itoa(n),

@@ -14,7 +14,7 @@ const idleHosts = 500
 
 const rssName = "process_resident_memory_bytes"
 
-// idle holds a thousand connections on which nothing happens but keep-alive.
+// idle holds a thousand connections on which nothing happens except keep-alive.
 func idle(p *plan) error {
 	out := newTable(fmt.Sprintf("%d connections, half of them I/O queues of 128 entries, all but one idle", 2*idleHosts),
 		"path", "connections", "KiB each, host", "KiB each, target", "CPU, host", "CPU, target")
@@ -29,7 +29,7 @@ func idle(p *plan) error {
 	return nil
 }
 
-// held measures what the connections of one transport cost, beside a run with one controller.
+// held measures what the connections of one transport cost, compared with a run with one controller.
 func (p *plan) held(transport string) (table.Row, error) {
 	one, _, _, err := p.hold(transport, 1)
 	if err != nil {
@@ -49,8 +49,8 @@ func (p *plan) held(transport string) (table.Row, error) {
 // idleWatch is how long idle connections are watched.
 const idleWatch = 5 * time.Second
 
-// hold connects controllers, of which one does one I/O a second, and returns the figures of both
-// sides, what they used meanwhile, and how many connections the target has.
+// hold connects controllers, one of which does one I/O a second, and returns the figures of both sides, what they used
+// meanwhile, and how many connections the target has.
 func (p *plan) hold(transport string, controllers int) (at [2]figures, used [2]time.Duration, connections float64, err error) {
 	t, err := p.startTarget("--volume", "mem:64MiB", "--max-connections", "2048", "--max-host-connections", "2048", "--memory", "4GiB")
 	if err != nil {
@@ -69,7 +69,7 @@ func (p *plan) hold(transport string, controllers int) (at [2]figures, used [2]t
 	if at, err = both(h, t); err != nil {
 		return at, used, 0, err
 	}
-	time.Sleep(time.Second) // what connecting, and telling so many figures, left to do
+	time.Sleep(time.Second) // work left over from connecting, and from reporting so many figures
 	began := [2]time.Duration{h.cpu(), t.cpu()}
 	time.Sleep(idleWatch)
 	for i, r := range []*program{h, t} {

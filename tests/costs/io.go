@@ -10,7 +10,7 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 )
 
-// loads are what an I/O is measured with.
+// loads are the loads with which an I/O is measured.
 var loads = []string{
 	"randread 4k 1", "randread 4k 32", "randread 4k 128", "randwrite 4k 32", "read 128k 32", "write 128k 32",
 }
@@ -21,11 +21,11 @@ func loadArgs(load string) []string {
 	return []string{"--rw", f[0], "--bs", f[1], "--iodepth", f[2], "-i", "1", "-Q", "256"}
 }
 
-// ways are the transports, RDMA without ICRC and through shared memory, and NVMe/TCP with digests, which is
-// checked as RDMA is.
+// ways are the transports: RDMA without ICRC and through shared memory, and NVMe/TCP with digests, which is checksummed
+// as RDMA is.
 var ways = []struct {
 	name, transport string
-	both            []string // what both programs are told
+	both            []string // flags of both programs
 	host            []string
 }{
 	{"rdma", "rdma", nil, nil},
@@ -82,7 +82,7 @@ func (p *plan) targetsOfWays() (targets []*program, err error) {
 	return targets, nil
 }
 
-// fill writes the whole volume once: until then all of its pages are one, which no cache lacks.
+// fill writes the whole volume once: before that all of its pages are the same one, which is always in the cache.
 func (p *plan) fill(t *program) error {
 	line := slices.Concat(t.hosts, []string{filepath.Join(p.bin, "nvmeinit"), "bench", "-t", "tcp", "-a", t.addr, "-n", nqn,
 		"--rw", "write", "--bs", "128k", "--iodepth", "8", "-o", "json"})
@@ -99,7 +99,7 @@ func stopAll(targets []*program) {
 	}
 }
 
-// paths are a load on each way, to its target.
+// paths returns a load on each way, to its target.
 func paths(load string, targets []*program) (all []*variant) {
 	for i, w := range ways {
 		args := slices.Concat(loadArgs(load), w.both, w.host)
@@ -108,7 +108,7 @@ func paths(load string, targets []*program) (all []*variant) {
 	return all
 }
 
-// column is a figure of an I/O: names of counters that are added, and those that are taken off.
+// column is a figure of an I/O: names of counters that are added, and of those that are subtracted.
 type column struct {
 	add, subtract []string
 	decimals      int

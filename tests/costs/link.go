@@ -26,8 +26,8 @@ var linkLoads = []string{
 	"randwrite 4k 128", "randwrite 8k 32", "randwrite 16k 32", "read 128k 32", "write 128k 32",
 }
 
-// link compares RDMA with NVMe/TCP over a link, a veth between two network namespaces: packets are as short as on a
-// network, which loopback's are not. It takes root.
+// link compares RDMA with NVMe/TCP over a link, a veth between two network namespaces, with packets as short as on a
+// network, which loopback's are not. It needs root.
 func link(p *plan) error {
 	if os.Geteuid() != 0 {
 		fmt.Println("link: left out, as network namespaces take root")
@@ -75,7 +75,7 @@ func (p *plan) overLink(out table.Writer, mtu int) error {
 
 // makeLink makes both namespaces, and joins them.
 func makeLink(mtu int) error {
-	_ = unlink() // of a run that was killed
+	_ = unlink() // left by a run that was killed
 	for _, line := range []string{
 		"netns add " + targetSpace,
 		"netns add " + hostSpace,
@@ -108,7 +108,8 @@ func ip(line string) error {
 	return nil
 }
 
-// startBehindLink starts nvmetgt at the link's one end, for hosts at the other. Its figures can't be reached from here.
+// startBehindLink starts nvmetgt at one end of the link, for hosts at the other. Its figures can't be reached from
+// here.
 func (p *plan) startBehindLink(args ...string) (*program, error) {
 	r := &program{addr: targetAddr, hosts: inSpace(hostSpace)}
 	line := slices.Concat(inSpace(targetSpace), []string{filepath.Join(p.bin, "nvmetgt")}, serveArgs(targetAddr, args))

@@ -1,12 +1,12 @@
-// Costs measures what I/O costs on loopback: how fast it is over RDMA beside NVMe/TCP and bare
-// sockets, processor time, system calls and copied bytes an I/O on either side, whether the cost
-// stays the same with more connections, queues and larger volumes, what a connection costs that
-// nothing happens on, what scrapes of the figures take away, and how fast it is over a link with short
-// packets. It starts nvmetgt and nvmeinit, and reads their figures for Prometheus.
+// Costs measures what I/O costs on loopback: how fast it is over RDMA compared with NVMe/TCP and bare sockets;
+// processor time, system calls and copied bytes per I/O on either side; whether the cost stays the same with more
+// connections, queues and larger volumes; what an idle connection costs; how much throughput scrapes of the figures
+// take away; and how fast it is over a link with short packets. It starts nvmetgt and nvmeinit, and reads their figures
+// for Prometheus.
 //
 //	go run ./tests/costs [-bin DIR] [-time 1s] [-rounds 5] [-volume mem:64MiB] [speed] [link] [io] [growth] [size] [idle] [scrape]
 //
-// Variants of one table take turns in random order; what is shown are medians.
+// Variants of one table alternate in random order; the results shown are medians.
 package main
 
 import (
@@ -21,13 +21,13 @@ import (
 	"time"
 )
 
-// plan is how everything is measured.
+// plan says how everything is measured.
 type plan struct {
 	bin    string // where nvmetgt and nvmeinit are
 	dir    string // for files
 	time   time.Duration
 	rounds int
-	volume string // of speed and io
+	volume string // for speed and io
 }
 
 var parts = map[string]func(*plan) error{
@@ -40,13 +40,13 @@ var parts = map[string]func(*plan) error{
 	"scrape": scrapes,
 }
 
-// defaultVolume is as large as what bare sockets take their data from.
+// defaultVolume is as large as the memory from which bare sockets take their data.
 const defaultVolume = "mem:64MiB"
 
 var order = []string{"speed", "link", "io", "growth", "size", "idle", "scrape"}
 
 func main() {
-	runtime.LockOSThread() // which starts the programs: they end with it, however this one ends
+	runtime.LockOSThread() // this thread starts the programs, which end with it, however this one ends
 	if err := run(); err != nil {
 		fmt.Fprintln(os.Stderr, "costs:", err)
 		os.Exit(1)

@@ -12,13 +12,13 @@ const rampTime = 200 * time.Millisecond
 // sample is what a load cost.
 type sample struct {
 	iops         float64
-	host, target figures // of one I/O
+	host, target figures // per I/O
 }
 
 // cpuName is the processor time of a program, in seconds.
 const cpuName = "process_cpu_seconds_total"
 
-// cpu is the processor time of an I/O, in µs, on each side.
+// cpu returns the processor time of an I/O, in µs, on each side.
 func (s sample) cpu() (host, target float64) { return s.host[cpuName] * 1e6, s.target[cpuName] * 1e6 }
 
 // measure runs one load against a target that is running.
@@ -53,8 +53,7 @@ func (p *plan) measure(t *program, transport string, args ...string) (s sample, 
 	return s, nil
 }
 
-// commandsName is what counts I/O for both sides. What the host counts of its own is published
-// now and then only.
+// commandsName is the figure that counts I/O for both sides. The host publishes its own counts only now and then.
 const commandsName = "nvmeof_target_commands_total"
 
 // busy waits until I/O has begun.
@@ -84,11 +83,11 @@ type variant struct {
 	transport string
 	target    *program
 	args      []string
-	run       func() (sample, error) // instead, where it isn't ours
+	run       func() (sample, error) // if it isn't a load of ours
 	samples   []sample
 }
 
-// inTurns measures all variants in rounds, in random order each.
+// inTurns measures all variants in rounds, each in random order.
 func (p *plan) inTurns(all []*variant) error {
 	for range p.rounds {
 		for _, i := range rand.Perm(len(all)) {
@@ -107,7 +106,7 @@ func (p *plan) inTurns(all []*variant) error {
 	return nil
 }
 
-// median is that of what f makes of the samples.
+// median returns the median of what f returns for the samples.
 func (v *variant) median(f func(sample) float64) float64 {
 	all := make([]float64, len(v.samples))
 	for i, s := range v.samples {

@@ -22,12 +22,12 @@ const (
 	patience = 20 * time.Second
 )
 
-// program is nvmetgt or nvmeinit, running, with its figures at addr.
+// program is a running nvmetgt or nvmeinit, with its figures at addr.
 type program struct {
 	cmd    *exec.Cmd
-	addr   string // of the target; the figures of either side are at a port of it
+	addr   string // of the target; the figures of either side are at one of its ports
 	port   string
-	hosts  []string // what starts hosts of the target where they can reach it, if that isn't here
+	hosts  []string // the beginning of commands that start hosts where they can reach the target, if that isn't here
 	stderr bytes.Buffer
 	ended  chan struct{}
 	err    error
@@ -46,30 +46,30 @@ func (p *plan) startTarget(args ...string) (*program, error) {
 	return p.start(addr, targetPort, "nvmetgt", serveArgs(addr, args)...)
 }
 
-// serveArgs begin with what each target has.
+// serveArgs returns the arguments that every target has, followed by args.
 func serveArgs(addr string, args []string) []string {
 	return append([]string{"serve", "--nqn", nqn, "--log-level", "error",
 		"--listen", "rdma://" + addr + ":4420", "--listen", "tcp://" + addr + ":4420"}, args...)
 }
 
-// startBench starts nvmeinit bench, which goes on until it is stopped.
+// startBench starts nvmeinit bench, which runs until it is stopped.
 func (p *plan) startBench(t *program, transport string, args ...string) (*program, error) {
 	return p.startBenchAt(hostPort, t, transport, args...)
 }
 
-// startBenchAt is startBench for another one beside it, with figures at another port.
+// startBenchAt is startBench for another one concurrent with it, with figures at another port.
 func (p *plan) startBenchAt(port string, t *program, transport string, args ...string) (*program, error) {
 	return p.start(t.addr, port, "nvmeinit", benchArgs(t, transport, 10*time.Minute, args)...)
 }
 
-// benchArgs begin with what each benchmark of a target has.
+// benchArgs returns the arguments that every benchmark of a target has, followed by args.
 func benchArgs(t *program, transport string, runtime time.Duration, args []string) []string {
 	return append([]string{"bench", "-t", transport, "-a", t.addr, "-n", nqn,
 		"-o", "json", "--time_based", "--runtime", runtime.String()}, args...)
 }
 
-// start starts a program and waits until it has figures to show. It ends with the thread that
-// started it, at the latest.
+// start starts a program and waits until it serves its figures. The program ends with the thread that started it, at
+// the latest.
 func (p *plan) start(addr, port, name string, args ...string) (*program, error) {
 	r := &program{addr: addr, port: port, cmd: exec.Command(filepath.Join(p.bin, name), append(args, "--metrics", addr+":"+port)...)}
 	if err := r.launch(); err != nil {
@@ -106,7 +106,7 @@ func (r *program) launch() error {
 	return nil
 }
 
-// stop ends the program. A benchmark that is interrupted fails, which doesn't matter.
+// stop ends the program. A benchmark that is interrupted exits with an error, which doesn't matter.
 func (r *program) stop() {
 	_ = r.cmd.Process.Signal(syscall.SIGTERM)
 	select {
@@ -133,11 +133,11 @@ func (r *program) cpu() time.Duration {
 	return time.Duration(user+system) * clockTick
 }
 
-// figures are those of a program at one time: sums over all labels, by name, and for what was
-// sent and received apart by name and direction.
+// figures are a program's at one time: sums over all labels, by name, and for bytes sent and received separately by
+// name and direction.
 type figures map[string]float64
 
-// metrics asks the program for its figures.
+// metrics requests the program's figures.
 func (r *program) metrics() (io.ReadCloser, error) {
 	req, err := http.NewRequest(http.MethodGet, "http://"+r.addr+":"+r.port+"/metrics", nil)
 	if err != nil {
@@ -151,7 +151,7 @@ func (r *program) metrics() (io.ReadCloser, error) {
 	return resp.Body, nil
 }
 
-// scrape asks for the figures and throws them away.
+// scrape requests the figures and discards them.
 func (r *program) scrape() error {
 	body, err := r.metrics()
 	if err != nil {
@@ -162,7 +162,7 @@ func (r *program) scrape() error {
 	return err
 }
 
-// figures reads those of the program.
+// figures reads the program's figures.
 func (r *program) figures() (figures, error) {
 	body, err := r.metrics()
 	if err != nil {
@@ -195,7 +195,7 @@ func (r *program) figures() (figures, error) {
 	return f, lines.Err()
 }
 
-// since is what happened from before to f.
+// since returns the difference of f from before.
 func (f figures) since(before figures) figures {
 	d := figures{}
 	for name, v := range f {
@@ -204,7 +204,7 @@ func (f figures) since(before figures) figures {
 	return d
 }
 
-// divide makes them those of one of n.
+// divide returns the figures divided by n.
 func (f figures) divide(n float64) {
 	for name := range f {
 		f[name] /= n

@@ -9,16 +9,15 @@ import (
 	"time"
 )
 
-// crowdHosts is how many controllers the target has while it is scraped, beside the one that is
-// loaded: each has series of its own.
+// crowdHosts is how many controllers the target has while it is scraped, besides the one under load: each has series of
+// its own.
 const crowdHosts = 1000
 
-// completedName counts I/O at the host, whose own figures are few: to read them costs the same in
-// every measurement.
+// completedName counts I/O at the host, whose own figures are few: reading them costs the same in every measurement.
 const completedName = "nvmeof_host_commands_completed_total"
 
-// scrapes compares the throughput of a load whose target is scraped once in each measurement with
-// that of the same load, on the same connection, while it isn't.
+// scrapes compares the throughput of a load whose target is scraped once in each measurement with that of the same
+// load, on the same connection, without scrapes.
 func scrapes(p *plan) error {
 	t, err := p.startTarget("--volume", "mem:64MiB", "--max-connections", "4096", "--max-host-connections", "4096")
 	if err != nil {
@@ -50,10 +49,10 @@ func scrapes(p *plan) error {
 	return nil
 }
 
-// underScrapes are the IOPS of each round, without a scrape and with one.
+// underScrapes holds the IOPS of each round, without a scrape and with one.
 type underScrapes struct{ without, with []float64 }
 
-// scraped measures a load without and with a scrape, in rounds, in random order each.
+// scraped measures a load without and with a scrape, in rounds, each in random order.
 func (p *plan) scraped(t *program, transport string) (*underScrapes, error) {
 	h, err := p.startBench(t, transport, loadArgs("randread 4k 32")...)
 	if err != nil {
@@ -81,7 +80,7 @@ func (p *plan) scraped(t *program, transport string) (*underScrapes, error) {
 	return s, nil
 }
 
-// throughput measures that of h for a time, in whose middle during is called.
+// throughput measures the throughput of h for a time, in the middle of which it calls during.
 func (p *plan) throughput(h *program, during func() error) (float64, error) {
 	before, err := h.figures()
 	if err != nil {
@@ -100,12 +99,11 @@ func (p *plan) throughput(h *program, during func() error) (float64, error) {
 	return (after[completedName] - before[completedName]) / time.Since(began).Seconds(), nil
 }
 
-// interval is a median, and where it lies with a confidence of 95%.
+// interval is a median and its 95% confidence interval.
 type interval struct{ low, mid, high float64 }
 
-// lost is by how much the throughput was less with a scrape, round by round. What the machine does
-// besides makes some rounds mean nothing, hence the median, whose confidence is that of order
-// statistics.
+// lost returns by how much the throughput was lower with a scrape, round by round. Other load of the machine makes some
+// rounds meaningless, hence the median, whose confidence interval is that of order statistics.
 func (s *underScrapes) lost() interval {
 	all := make([]float64, len(s.with))
 	for i := range all {

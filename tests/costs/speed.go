@@ -55,8 +55,8 @@ func speed(p *plan) error {
 	return nil
 }
 
-// rate measures a load as its user does. Nobody asks either side for its figures meanwhile: at depth 1 that has the
-// kernel put both on one processor for as long as what is measured.
+// rate measures a load as its user would. Neither side is queried for its figures meanwhile: at depth 1 that makes the
+// kernel put both on one processor for the rest of the measurement.
 func (p *plan) rate(v *variant) (s sample, err error) {
 	args := slices.Concat(v.target.hosts, []string{filepath.Join(p.bin, "nvmeinit")},
 		benchArgs(v.target, v.transport, p.time, v.args), []string{"--ramp_time", rampTime.String()})
@@ -78,7 +78,8 @@ func (p *plan) rate(v *variant) (s sample, err error) {
 	return s, nil
 }
 
-// ceiling measures a load on bare sockets, whose data comes from as much memory as the volume has, and in its order.
+// ceiling measures a load on bare sockets, whose data comes from as much memory as the volume has, and in the same
+// order.
 func (p *plan) ceiling(load string, bare bool) *variant {
 	f := strings.Fields(load)
 	return &variant{name: "bare sockets", run: func() (sample, error) {
@@ -95,7 +96,7 @@ func (p *plan) buildCeiling() error {
 	return nil
 }
 
-// runCeiling measures one load with it. Each side has half of the processor time that it tells.
+// runCeiling measures one load with it. Each side's share is half of the processor time that it reports.
 func (p *plan) runCeiling(args ...string) (s sample, err error) {
 	out, err := exec.Command(filepath.Join(p.dir, "ceiling"), append(args, "-json", "-time", p.time.String())...).Output()
 	if err != nil {
@@ -117,7 +118,7 @@ func (p *plan) runCeiling(args ...string) (s sample, err error) {
 	return s, nil
 }
 
-// against is the ratio of two variants, round by round.
+// against returns the ratio of two variants, round by round.
 func against(a, b *variant) string {
 	all := make([]float64, len(a.samples))
 	for i := range all {

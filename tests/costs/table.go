@@ -23,7 +23,7 @@ func newTable(title string, header ...any) table.Writer {
 	return t
 }
 
-// appendCompared adds variants, each beside the first.
+// appendCompared adds variants, each compared with the first.
 func appendCompared(t table.Writer, path string, all []*variant) {
 	first := all[0].iops()
 	for _, v := range all {

@@ -1,5 +1,5 @@
-// Package crashload is a host that writes blocks which name their write, for tests in which the
-// target dies; and that looks afterwards whether the volume kept its word.
+// Package crashload is a host that writes blocks that identify their write, for tests in which the target dies, and
+// that checks afterwards whether the volume kept its promises.
 package crashload
 
 import (
@@ -14,12 +14,11 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme/host"
 )
 
-// Load is a volume that outlives its targets, and what its writers were told of it. Run and
-// Check take turns.
+// Load is a volume that outlives its targets, and what its writers were told about it. Run and Check alternate.
 type Load struct {
-	// Volatile: what was written, and neither flushed nor written with FUA, may be lost.
+	// Volatile: what was written, but neither flushed nor written with FUA, may be lost.
 	Volatile bool
-	// Acknowledged counts writes, Cut those of which nobody knows.
+	// Acknowledged counts acknowledged writes, Cut those whose result isn't known.
 	Acknowledged, Cut atomic.Uint64
 
 	block, blocks int
@@ -32,13 +31,13 @@ const (
 	longest = 16 // blocks of a write
 )
 
-// New makes a load for blocks of so many bytes that all read as zeroes.
+// New makes a load for blocks of the given number of bytes that all read as zeroes.
 func New(blocks, block int) *Load {
 	return &Load{block: block, blocks: blocks, ledger: crash.NewLedger(blocks)}
 }
 
-// Run writes until the target is lost, and returns what each writer was told. reached is called
-// once, when so many writes were acknowledged, or before where the target is lost earlier.
+// Run writes until the target is lost, and returns what each writer was told. reached is called once, when the given
+// number of writes was acknowledged, or earlier if the target is lost before.
 func (l *Load) Run(ctx context.Context, ns *host.Namespace, rnd *rand.Rand, writes uint64, reached func()) []error {
 	moment := l.Acknowledged.Load() + writes
 	var once sync.Once
@@ -59,7 +58,7 @@ func (l *Load) Run(ctx context.Context, ns *host.Namespace, rnd *rand.Rand, writ
 	return errs
 }
 
-// write writes some blocks of a writer's own, and sometimes flushes what all have written.
+// write writes some of a writer's own blocks, and sometimes flushes what all have written.
 func (l *Load) write(ctx context.Context, ns *host.Namespace, rnd *rand.Rand, writer int) error {
 	own := l.blocks / writers
 	n := 1 + rnd.IntN(longest)
@@ -97,8 +96,8 @@ func (l *Load) write(ctx context.Context, ns *host.Namespace, rnd *rand.Rand, wr
 	return err
 }
 
-// Check reads all blocks. An error names each that is lost, torn or invented. What it finds is
-// what is there from now on.
+// Check reads all blocks. The error names each block that is lost, torn or invented. What it finds is the expected
+// content from then on.
 func (l *Load) Check(ctx context.Context, ns *host.Namespace) error {
 	image := make([]byte, l.blocks*l.block)
 	if _, err := ns.ReadAt(ctx, image, 0); err != nil {

@@ -13,10 +13,10 @@ import (
 	"strings"
 )
 
-// archiveLimit ends the archive: tens of MiB are enough.
+// archiveLimit limits the archive: tens of MiB are enough.
 const archiveLimit = 48 << 20
 
-// block is that of the volumes.
+// block is the block size of the volumes.
 const block = 4096
 
 var errEnough = errors.New("enough")
@@ -56,7 +56,7 @@ func makeArchive(path string) (size int64, sum string, err error) {
 	if err != nil {
 		return 0, "", err
 	}
-	// Namespaces take whole blocks; zeroes after its end are part of a tar file.
+	// Namespaces take whole blocks; trailing zeroes are part of a tar file.
 	pad := make([]byte, -info.Size()&(block-1))
 	if _, err := io.MultiWriter(f, h).Write(pad); err != nil {
 		return 0, "", err
@@ -80,7 +80,7 @@ func addFile(w *tar.Writer, root, path string) (int64, error) {
 	return int64(len(b)), err
 }
 
-// sumFile is the SHA-256 of the first n bytes of a file.
+// sumFile returns the SHA-256 of the first n bytes of a file.
 func sumFile(path string, n int64) (string, error) {
 	f, err := os.Open(path)
 	if err != nil {

@@ -68,7 +68,7 @@ func run(ctx context.Context, bin string, runtime time.Duration) (err error) {
 	return nil
 }
 
-// next is what to try after the demo.
+// next says what to try after the demo.
 const next = `
 What to try next, in two shells:
   bin/nvmetgt serve --volume disk.img --size 1GiB
@@ -77,5 +77,5 @@ What to try next, in two shells:
   bin/nvmeinit bench --help
 `
 
-// step says what is being done.
+// step prints what is being done.
 func step(format string, a ...any) { fmt.Printf("\n== "+format+"\n", a...) }

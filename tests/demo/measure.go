@@ -25,14 +25,14 @@ var loads = []load{
 	{"write", "128k", 16},
 }
 
-// figures are what one measurement gave.
+// figures are the results of one measurement.
 type figures struct {
 	iops, bandwidth float64
 	p50, p99, p999  time.Duration
-	cpu             time.Duration // of both programs, an operation
+	cpu             time.Duration // of both programs, per operation
 }
 
-// measureAll runs every load on every volume, the transports one after the other each time.
+// measureAll runs every load on every volume, with the transports one after the other each time.
 func (d *demo) measureAll(ctx context.Context) error {
 	step("Measuring: each line %v over RDMA, then as long over TCP", d.runtime)
 	d.results = map[string]map[string]figures{}
@@ -85,7 +85,7 @@ func (d *demo) measure(ctx context.Context, transport string, nsid int, l load) 
 	}, nil
 }
 
-// table prints the figures, RDMA beside TCP.
+// table prints the figures, RDMA next to TCP.
 func (d *demo) table(w io.Writer) {
 	t := table.NewWriter()
 	t.SetOutputMirror(w)

@@ -18,7 +18,7 @@ import (
 type target struct {
 	cmd  *exec.Cmd
 	addr string
-	log  string        // path of what it wrote
+	log  string        // path of its output
 	done chan struct{} // closed when it has ended
 	err  error         // of its end
 }
@@ -28,8 +28,8 @@ const nqn = "nqn.2026-11.io.nvme-anywhere:demo"
 // volumes are the namespaces of the demo, in the order of their NSID.
 var volumes = []string{"file", "pmem"}
 
-// startTarget starts nvmetgt on a loopback address of its own, so that the demo disturbs no
-// other program, and waits until it serves.
+// startTarget starts nvmetgt on a loopback address of its own, so that the demo disturbs no other program, and waits
+// until it serves.
 func startTarget(ctx context.Context, bin, dir string) (*target, error) {
 	t := &target{
 		addr: fmt.Sprintf("127.%d.%d.%d", 1+rand.IntN(200), rand.IntN(256), 1+rand.IntN(250)),
@@ -70,8 +70,7 @@ func startTarget(ctx context.Context, bin, dir string) (*target, error) {
 	return nil, fmt.Errorf("nvmetgt did not start: %w\n%s", t.err, said)
 }
 
-// follow shows what nvmetgt says, closes ready at the line that says it serves, and waits for
-// its end.
+// follow shows nvmetgt's output, closes ready at the line that says that it serves, and waits for its end.
 func (t *target) follow(lines *bufio.Scanner, ready chan struct{}) {
 	open := true
 	for lines.Scan() {
@@ -105,7 +104,7 @@ func (t *target) stop() error {
 // clockTick is the unit of processor times in /proc: 100 a second on every Linux.
 const clockTick = 10 * time.Millisecond
 
-// cpu is the processor time that nvmetgt has used (proc_pid_stat(5), fields utime and stime).
+// cpu returns the processor time that nvmetgt has used (proc_pid_stat(5), fields utime and stime).
 func (t *target) cpu() time.Duration {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", t.cmd.Process.Pid))
 	if err != nil {

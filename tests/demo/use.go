@@ -15,7 +15,7 @@ import (
 // transports are compared side by side.
 var transports = []string{"rdma", "tcp"}
 
-// demo is what the steps share.
+// demo is the state that the steps share.
 type demo struct {
 	bin, dir string
 	target   *target

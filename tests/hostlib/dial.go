@@ -1,4 +1,4 @@
-// Package hostlib connects tests to targets as a program does that uses the library.
+// Package hostlib connects tests to targets in the way of a program that uses the library.
 package hostlib
 
 import (
@@ -19,8 +19,8 @@ type Host struct {
 	closers   []io.Closer // last opened, first closed
 }
 
-// Dial connects to a target over rdma, rdma-memory (shared memory, where the target has it), tcp or tcp-digests; cfg
-// needs no transport.
+// Dial connects to a target over rdma, rdma-memory (shared memory, if the target has it), tcp or tcp-digests; cfg needs
+// no transport.
 func Dial(ctx context.Context, path string, cfg host.Config) (_ *Host, err error) {
 	h := &Host{}
 	defer func() {

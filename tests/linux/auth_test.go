@@ -25,7 +25,7 @@ type authChoice struct {
 	both  bool // the controller proves itself, too
 }
 
-// authChoices has every hash function and, for the two large ones see testAuthHost, every group.
+// authChoices has every hash function and every group, except for the two large ones, which testAuth adds.
 var authChoices = []authChoice{
 	{nvme.AuthSHA256, nvme.DHNull, false}, {nvme.AuthSHA384, nvme.DHNull, true},
 	{nvme.AuthSHA512, nvme.DHFFDHE2048, false}, {nvme.AuthSHA256, nvme.DHFFDHE3072, true}, {nvme.AuthSHA512, nvme.DHFFDHE4096, true},
@@ -33,7 +33,8 @@ var authChoices = []authChoice{
 
 // testAuth: DH-HMAC-CHAP with good secrets and bad ones, the kernel as the host and as the target.
 func testAuth(t *testing.T, p *peer, transport string, slow bool) {
-	// The host of 6.1 takes the options of nvme-cli and ignores them; the directory of a host tells.
+	// The host of Linux 6.1 accepts the options of nvme-cli and ignores them; the target's directory of a host shows
+	// it.
 	out := p.must(t, "cd /sys/kernel/config/nvmet/hosts && mkdir probe && ls probe && rmdir probe")
 	if !strings.Contains(out, "dhchap_key") {
 		t.Skipf("Debian's kernel %s is built without in-band authentication (NVME_AUTH and NVME_TARGET_AUTH are not set)", p.Image.Release)
@@ -56,7 +57,7 @@ func newSecret(t testing.TB, h nvme.AuthHash) *dhchap.Secret {
 	return s
 }
 
-// secretFile writes a file that holds a line.
+// secretFile writes a file with one line.
 func secretFile(t testing.TB, path, line string) string {
 	t.Helper()
 	if err := os.WriteFile(path, []byte(line+"\n"), 0o600); err != nil {
@@ -91,13 +92,13 @@ authentication:
 	return s
 }
 
-// know makes the file of secrets.
+// know writes the file of secrets.
 func (s *authServer) know(t testing.TB, host, ctrl *dhchap.Secret) {
 	t.Helper()
 	secretFile(t, s.secrets, fmt.Sprintf("%s %s %s", authHost, host.Text(), ctrl.Text()))
 }
 
-// asHost are the options of nvme-cli for a host with secrets.
+// asHost returns the options of nvme-cli for a host with secrets.
 func asHost(secret, ctrl *dhchap.Secret) string {
 	o := "--hostnqn " + authHost + " --hostid " + authHostID + " -i 1 -k 300"
 	if secret != nil {
@@ -153,8 +154,7 @@ func testAuthHost(t *testing.T, p *peer, transport string, choices []authChoice)
 	}
 }
 
-// testAuthAgain: the operator gives nvmetgt a new secret, and then the kernel, which authenticates
-// itself anew while it works.
+// testAuthAgain: the operator gives nvmetgt a new secret, and then the kernel, which reauthenticates while it works.
 func testAuthAgain(t *testing.T, p *peer, transport string) {
 	host, ctrl := newSecret(t, nvme.AuthSHA256), newSecret(t, nvme.AuthSHA512)
 	s := serveAuth(t, transport, authChoice{hash: nvme.AuthSHA384, group: nvme.DHFFDHE2048}, host, ctrl)

@@ -20,24 +20,24 @@ type database struct {
 	done      [][]journalTally // by volume and journal
 }
 
-// journals are SQLite's ways to be safe from power cuts. A rollback journal ends with a file that
-// is removed, which only EXTRA makes durable.
+// journals are SQLite's ways to survive power cuts. A rollback journal ends with the removal of a file, which only
+// EXTRA makes durable.
 var journals = []struct{ mode, pragmas, file string }{
 	{"WAL", "journal_mode=WAL; PRAGMA synchronous=FULL", "db-wal"},
 	{"DELETE", "journal_mode=DELETE; PRAGMA synchronous=EXTRA", "db-journal"},
 }
 
-// journalTally is what a database went through with one of the journals.
+// journalTally counts what a database went through with one of the journals.
 type journalTally struct {
 	cuts      int
 	committed int // transactions that were reported
-	left      int // cuts after which the journal was there: of them SQLite had something to recover
-	beyond    int // cuts after which one more transaction was there than was reported
+	left      int // cuts after which the journal was there, so that SQLite had something to recover
+	beyond    int // cuts after which one more transaction was there than had been reported
 }
 
-// testDatabase cuts the power of a machine with a database and of the one that has its storage,
-// at once, while rows are being committed. Afterwards the file systems and the database are whole,
-// with every row whose commit was reported.
+// testDatabase cuts the power of a machine with a database and of the one that has its storage, simultaneously, while
+// rows are being committed. Afterwards the file systems and the database are intact, with every row whose commit was
+// reported.
 func testDatabase(t *testing.T, version string, cuts int) {
 	d := &database{store: newStore(t, version, 6), committed: make([]int, len(storeVolumes)), done: make([][]journalTally, len(storeVolumes))}
 	for k := range d.done {
@@ -88,15 +88,15 @@ func (d *database) boot(t *testing.T, version string, format bool) {
 	d.connectTo(t, d.transport, d.store.Addr.String(), testNQN)
 }
 
-// device is the block device of the k-th volume. The kernel looks at several namespaces at once,
-// and numbers them as it finds them.
+// device returns the block device of the k-th volume. The kernel scans several namespaces concurrently, and numbers
+// them as it finds them.
 func (d *database) device(t *testing.T, k int) string {
 	t.Helper()
 	return strings.TrimSpace(d.must(t, fmt.Sprintf(`cd /sys/block; for i in $(seq 100); do for n in nvme*n*; do case $n in *c*n*) continue; esac
 		[ "$(cat $n/nsid)" = %d ] && [ "$(cat $n/size)" != 0 ] && { echo /dev/$n; exit 0; }; done; sleep 0.1; done; exit 1`, k+1)))
 }
 
-// create makes a file system and a database on the k-th volume: rows, and how many there are.
+// create makes a file system and a database on the k-th volume: a table of rows, and one with their number.
 func (d *database) create(t *testing.T, k int) {
 	t.Helper()
 	dev := d.device(t, k)
@@ -104,8 +104,8 @@ func (d *database) create(t *testing.T, k int) {
 	d.must(t, fmt.Sprintf("sqlite3 /mnt/%d/db 'CREATE TABLE t (n INTEGER PRIMARY KEY, x BLOB); CREATE TABLE c (rows); INSERT INTO c VALUES (0)'", k))
 }
 
-// work commits transactions to all databases with the j-th journal, and cuts the power at a random
-// moment. Each puts a row in and counts it, so half of one shows.
+// work commits transactions to all databases with the j-th journal, and cuts the power at a random moment. Each
+// transaction inserts a row and counts it, so half of one would be noticed.
 func (d *database) work(t *testing.T, j int) {
 	t.Helper()
 	type result struct {
@@ -115,8 +115,7 @@ func (d *database) work(t *testing.T, j int) {
 	ended := make(chan result, len(storeVolumes))
 	for k := range storeVolumes {
 		go func() {
-			// The shell of SQLite writes what it did before it reads on, so a row is reported when it
-			// was committed.
+			// SQLite's shell prints the result before it reads on, so a row is reported after it was committed.
 			rows, _ := d.try(t, fmt.Sprintf(`i=%d; { echo 'PRAGMA %s;'; while :; do i=$((i+1))
 				echo "BEGIN; INSERT INTO t VALUES ($i, randomblob(500)); UPDATE c SET rows = rows + 1; COMMIT; SELECT 'row ' || $i || '.';"; done; } |
 				sqlite3 -batch -bail /mnt/%d/db | tee /tmp/rows.%d`, d.committed[k], journals[j].pragmas, k, k))
@@ -127,7 +126,7 @@ func (d *database) work(t *testing.T, j int) {
 	d.must(t, fmt.Sprintf(`for i in $(seq 1200); do [ $(cat /tmp/rows.* 2>/dev/null | grep -c row) -ge %d ] && exit 0; sleep 0.1; done
 		cat /tmp/rows.* >&2; exit 1`, wanted))
 	time.Sleep(rand.N(300 * time.Millisecond)) // any moment will do
-	if d.store.rnd.IntN(2) == 0 {              // one of them is the first
+	if d.store.rnd.IntN(2) == 0 {              // one of them is cut first
 		d.Close()
 		d.store.cut(t)
 	} else {
@@ -150,7 +149,7 @@ func (d *database) work(t *testing.T, j int) {
 	}
 }
 
-// check looks at the k-th volume after a power cut during work with the j-th journal.
+// check examines the k-th volume after a power cut during work with the j-th journal.
 func (d *database) check(t *testing.T, k, j int, last bool) {
 	t.Helper()
 	name, dev, n := storeVolumes[k].name+", "+journals[j].mode, d.device(t, k), &d.done[k][j]
@@ -163,7 +162,7 @@ func (d *database) check(t *testing.T, k, j int, last bool) {
 		t.Fatalf("%s: the database says %q", name, out)
 	}
 	t.Logf("%s: %d rows reported, %d there; the journal had %s bytes", name, d.committed[k], rows, strings.TrimSpace(journal))
-	// Of each writer one row may have been committed and not yet reported.
+	// Of each writer one row may have been committed but not yet reported.
 	if rows != highest || rows != counted || highest < d.committed[k] || highest > d.committed[k]+1 {
 		t.Errorf("%s: %d rows up to number %d, %d counted, and %d were committed", name, rows, highest, counted, d.committed[k])
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/nvme-anywhere/nvmeof/tests/hostlib"
 )
 
-// testDeviceFaults: whatever becomes of the disk below a volume, the host is told with the status
-// that says it, and the other volume goes on.
+// testDeviceFaults: whatever happens to the disk below a volume, the host gets the status that says so, and the other
+// volume continues to work.
 func testDeviceFaults(t *testing.T, version string) {
 	s := newStore(t, version, 6)
 	s.boot(t)
@@ -57,7 +57,7 @@ func testDeviceFaults(t *testing.T, version string) {
 	}
 }
 
-// pattern is what is there before a fault.
+// pattern is the content before a fault.
 var pattern = bytes.Repeat([]byte("nvme"), 4096/4)
 
 func (s *store) namespace(t *testing.T, h *hostlib.Host, nsid uint32) *host.Namespace {

@@ -30,16 +30,16 @@ var faults = []struct {
 	}},
 }
 
-// ignoreSIGPIPE is put before programs that write to a device while its connections break. Linux's nvme-tcp sends
-// from the thread that submits, and without MSG_NOSIGNAL: one that does so just after the target has closed the
-// connection gets a SIGPIPE for it, although the request is requeued and done later ("failed to send request -32").
+// ignoreSIGPIPE precedes programs that write to a device while its connections break. Linux's nvme-tcp sends from the
+// thread that submits, without MSG_NOSIGNAL: a thread that does so just after the target has closed the connection gets
+// a SIGPIPE, although the request is requeued and done later ("failed to send request -32").
 const ignoreSIGPIPE = "trap '' PIPE; "
 
 // keepAlive is the keep alive timeout of connections that break; a cut or a freeze outlasts
 // it, a brief cut doesn't.
 const keepAlive = 5 * time.Second
 
-// unplugged pulls the machine's cable for a while.
+// unplugged pulls the machine's network cable for a while.
 func (p *peer) unplugged(t testing.TB, d time.Duration) {
 	t.Helper()
 	if err := p.Plug(t.Context(), false); err != nil {
@@ -51,8 +51,8 @@ func (p *peer) unplugged(t testing.TB, d time.Duration) {
 	}
 }
 
-// testFaults: fio writes and verifies while the connections of both transports, each to a target
-// of its own, break; it ends well.
+// testFaults: fio writes and verifies while the connections of both transports, each to a target of its own, break; it
+// succeeds.
 func testFaults(t *testing.T, p *peer) {
 	for _, f := range faults {
 		t.Run(f.name, func(t *testing.T) {

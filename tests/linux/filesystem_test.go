@@ -4,18 +4,18 @@ import (
 	"testing"
 )
 
-// fileSystem is an ext4 file system on a volume that goes from machine to machine.
+// fileSystem is an ext4 file system on a volume that is passed from machine to machine.
 type fileSystem struct {
 	volume string
-	sums   string // of all files in it, from sha256sum; empty until a machine has written them
-	writer string // the kernel that did
+	sums   string // sha256sum of all files in it; empty until a machine has written them
+	writer string // the kernel that wrote them
 }
 
 // sum sums the files of the directory it runs in.
 const sum = "find . -type f | sort | xargs -n 200 sha256sum"
 
-// testFileSystem: the file system that the machine before made is whole; one that this machine
-// makes over RDMA is whole over TCP.
+// testFileSystem: the file system that the previous machine made is intact; one that this machine makes over RDMA is
+// intact over TCP.
 func testFileSystem(t *testing.T, p *peer, fs *fileSystem) {
 	if fs.volume == "" {
 		t.Fatal("no volume")

@@ -18,9 +18,8 @@ type frames struct {
 	first        []string // what is wrong with the first bad ones
 }
 
-// watchFrames checks the frames of the machine until the test ends: each parses, encodes again
-// to the same bytes, and has the ICRC that follows from its own Identification, those of the
-// kernel's RNIC as well as those of ours.
+// watchFrames checks the frames of the machine until the test ends: each parses, encodes to the same bytes, and has the
+// ICRC that results from its own Identification, those of the kernel's RNIC as well as ours.
 func watchFrames(t *testing.T, p *peer) {
 	t.Helper()
 	s, err := p.Sniff()
@@ -80,7 +79,7 @@ type datagram struct {
 	payload  []byte // of UDP
 }
 
-// roce takes a RoCEv2 packet out of an Ethernet frame; ok is false for every other.
+// roce extracts a RoCEv2 packet from an Ethernet frame; ok is false for every other frame.
 func roce(b []byte) (d datagram, ok bool) {
 	const eth, v4, v6, header, udp = 14, 20, 40, 8, 17
 	if len(b) < eth+v4+header {

@@ -53,22 +53,22 @@ func (p *peer) connectTo(t testing.TB, transport, addr, nqn string, options ...s
 		}
 	})
 	p.must(t, fmt.Sprintf("nvme connect -t %s -a %s -s 4420 -n %s %s", transport, addr, nqn, strings.Join(options, " ")))
-	// The device of a namespace belongs to the subsystem (multipath), and has a size once it can
-	// be used; nvme0c0n1 is one path to it.
+	// The device of a namespace belongs to the subsystem (multipath), and has a size once it is usable; nvme0c0n1 is
+	// one path to it.
 	return strings.TrimSpace(p.must(t, `cd /sys/class/nvme-subsystem; for i in $(seq 100); do
 		s=$(dirname $(grep -lx `+nqn+` */subsysnqn))
 		for n in $s/nvme*n*; do case $n in *c*n*) continue; esac
 			d=/dev/${n#*/}; [ -b $d ] && [ "$(cat $n/size)" != 0 ] && { echo $d; exit 0; }; done; sleep 0.1; done; exit 1`))
 }
 
-// disconnect ends what connect began; the kernel must have nothing to say about it all.
+// disconnect undoes connect; the kernel must not have complained about any of it.
 func (p *peer) disconnect(t testing.TB) {
 	t.Helper()
 	p.want(t, "nvme disconnect -n "+testNQN, "disconnected")
 	p.quiet(t)
 }
 
-// testCommands: what nvme-cli asks, it gets.
+// testCommands: what nvme-cli asks for, it gets.
 func testCommands(t *testing.T, p *peer, transport string) {
 	where := fmt.Sprintf("-t %s -a %s -s 4420", transport, hostAddr)
 	p.want(t, "nvme discover "+where, "subnqn:  "+testNQN)
@@ -97,7 +97,7 @@ func testCommands(t *testing.T, p *peer, transport string) {
 	} {
 		p.want(t, c.line, c.text)
 	}
-	if transport == "tcp" { // nvmeinit can't have the RNIC's port, which nvmetgt has
+	if transport == "tcp" { // nvmeinit can't use the RNIC's port, which nvmetgt uses
 		testJSON(t, p, ctrl, dev)
 	}
 	// Every feature of the NVM command set that a fabrics controller has.
@@ -108,7 +108,7 @@ func testCommands(t *testing.T, p *peer, transport string) {
 		}
 		p.want(t, fmt.Sprintf("nvme get-feature %s -f %d", of, fid), fmt.Sprintf("get-feature:0x%02x", fid))
 	}
-	// What the target doesn't know it refuses, and stays.
+	// The target refuses what it doesn't know, and keeps serving.
 	for _, c := range []struct{ line, text string }{
 		{"nvme compare " + dev + " -s 6 -c 0 -z 4096 -d /tmp/block 2>&1; true", "Compare Failure"},
 		{"nvme read " + dev + " -s 999999999 -c 0 -z 4096 2>&1; true", "LBA Out of Range"},
@@ -122,10 +122,10 @@ func testCommands(t *testing.T, p *peer, transport string) {
 	p.want(t, "sleep 1; cat /sys/class/nvme/"+filepath.Base(ctrl)+"/state", "live")
 	p.disconnect(t)
 
-	// The discovery log names both addresses; nvme-cli leaves out the other transport, and the
-	// kernel joins the two paths to one device.
+	// The discovery log names both addresses; nvme-cli omits the other transport, and the kernel joins the two paths
+	// into one device.
 	p.must(t, "nvme connect-all "+where)
-	// nvme-cli may leave out a path of which the kernel still makes the namespaces known.
+	// nvme-cli may omit a path whose namespaces the kernel announces nevertheless.
 	second := lab.HostAddr6.String()
 	p.want(t, "for i in $(seq 50); do nvme list-subsys | grep -q "+second+" && break; sleep 0.1; done; nvme list-subsys", second)
 	p.want(t, "nvme disconnect -n "+testNQN, "disconnected 2 controller(s)")
@@ -143,7 +143,7 @@ func (p *peer) verify(t testing.TB, dev, options string) {
 func testFio(t *testing.T, p *peer, transport string) {
 	sets := []struct {
 		options string
-		queues  int // with the admin queue
+		queues  int // including the admin queue
 	}{
 		{"-i 1", 2}, {"-i 2", 3}, {"-i 4", 5},
 		{"-i 1 -W 1 -P 1", 4}, // a queue each for reads, for writes and for polling
@@ -163,8 +163,7 @@ func testFio(t *testing.T, p *peer, transport string) {
 	p.disconnect(t)
 }
 
-// testDiscard: the volume sees discards and write zeroes as what they are, and its file loses
-// what the host discards.
+// testDiscard: the volume gets discards and write zeroes as such, and its file frees what the host discards.
 func testDiscard(t *testing.T, p *peer, transport, volume string) {
 	dev := p.connect(t, transport)
 	p.must(t, "dd if=/dev/urandom of="+dev+" bs=1M count=16 oflag=direct")
@@ -187,7 +186,7 @@ func testDiscard(t *testing.T, p *peer, transport, volume string) {
 	p.disconnect(t)
 }
 
-// metricsAddr is where nvmetgt has its figures.
+// metricsAddr is where nvmetgt serves its figures.
 var metricsAddr = net.JoinHostPort(hostAddr, "9090")
 
 // metric is a figure of namespace 1.
@@ -220,7 +219,7 @@ func metric(t testing.TB, name string) (v float64) {
 	return 0
 }
 
-// allocated is the space that a file takes.
+// allocated returns the space that a file takes.
 func allocated(t testing.TB, name string) int64 {
 	t.Helper()
 	info, err := os.Stat(name)

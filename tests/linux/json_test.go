@@ -8,11 +8,11 @@ import (
 	"testing"
 )
 
-// testJSON: nvmeinit prints what nvme-cli prints of the same target, member by member.
+// testJSON: nvmeinit prints the same as nvme-cli about the same target, member by member.
 func testJSON(t *testing.T, p *peer, ctrl, dev string) {
 	to := []string{"-t", "tcp", "-a", hostAddr, "-s", "4420"}
 	for verb, c := range map[string]struct {
-		args   []string // of nvmeinit, beside to
+		args   []string // of nvmeinit, in addition to to
 		theirs string
 		except []string // members that only nvme-cli has, or that differ from one connection to the next
 	}{
@@ -42,7 +42,7 @@ func testJSON(t *testing.T, p *peer, ctrl, dev string) {
 	}
 }
 
-// compareJSON reports members of theirs that ours lacks, or has by another value, except some.
+// compareJSON reports members of theirs that ours lacks, or has with another value, with some exceptions.
 func compareJSON(t *testing.T, at string, ours, theirs any, except []string) {
 	t.Helper()
 	switch theirs := theirs.(type) {
@@ -68,7 +68,7 @@ func compareJSON(t *testing.T, at string, ours, theirs any, except []string) {
 			compareJSON(t, fmt.Sprint(at, " ", i), have[i], theirs[i], except)
 		}
 	default:
-		// nvme-cli 2.3 keeps the padding of texts, and has numbers of 128 bits as texts.
+		// nvme-cli 2.3 keeps the padding of texts, and prints numbers of 128 bits as texts.
 		if want := strings.TrimRight(fmt.Sprint(theirs), " "); fmt.Sprint(ours) != want {
 			t.Errorf("%s: %v, nvme-cli has %v", at, ours, theirs)
 		}

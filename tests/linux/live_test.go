@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestLive changes a target in every way that an operator can, and as hosts can themselves, while
-// each kernel uses it: it notices what concerns it, and its I/O goes on.
+// TestLive changes a target in every way that an operator can, and as hosts themselves can, while each kernel uses it:
+// the kernel notices what concerns it, and its I/O continues.
 func TestLive(t *testing.T) {
 	onKernels(t, "modprobe -a rdma_rxe ib_uverbs rdma_ucm nvme-rdma nvme-tcp", func(t *testing.T, p *peer) {
 		for _, transport := range transports {
@@ -41,7 +41,7 @@ func testLive(t *testing.T, p *peer, transport string) {
 	l.dev = p.connect(t, transport, "-q "+liveHost, "-l 20 -c 1")
 
 	done := make(chan error, 1)
-	go func() { // what it writes it reads again, through all that happens
+	go func() { // it reads back what it writes, through everything that happens
 		_, err := p.try(t, ignoreSIGPIPE+"fio --name=live --filename="+l.dev+" --direct=1 --ioengine=libaio --iodepth=8 --bs=16k --size=16m --rw=randwrite"+
 			" --verify=crc32c --verify_backlog=64 --time_based --runtime=25 --minimal")
 		done <- err
@@ -58,10 +58,10 @@ func testLive(t *testing.T, p *peer, transport string) {
 	l.ctl("allow-host", "nqn.2026-11.io.nvme-anywhere:somebody-else")
 	l.ctl("forbid-host", liveHost)
 	l.eventually("the forbidden host has a controller no more", `[ -z "$(ls /sys/class/nvme)" ]`)
-	p.must(t, "dmesg -C") // it complained that it was thrown out
+	p.must(t, "dmesg -C") // it complained that it was disconnected
 }
 
-// write writes the configuration file, with so many namespaces.
+// write writes the configuration file, with the given number of namespaces.
 func (l *live) write(namespaces int) {
 	l.t.Helper()
 	text := fmt.Sprintf(`listen: ["%[1]s://%[2]s:4420"]
@@ -108,8 +108,8 @@ func (l *live) eventually(what, condition string) {
 	}
 }
 
-// sized is the condition that a namespace has so many MiB; 0 that it isn't there. The paths to a
-// namespace have its NSID in sysfs.
+// sized is the condition that a namespace has this many MiB; 0 means that it doesn't exist. The paths to a namespace
+// have its NSID in sysfs.
 func (l *live) sized(nsid, mib int) string {
 	if mib == 0 {
 		return fmt.Sprintf("! grep -qx %d /sys/class/nvme/nvme*/nvme*n*/nsid", nsid)
@@ -141,8 +141,7 @@ func (l *live) states() {
 	}
 }
 
-// paths come and go: an endpoint is added, the kernel uses it while the other can't be, and it
-// goes again.
+// paths come and go: an endpoint is added, the kernel uses it while the other is unavailable, and it is removed again.
 func (l *live) paths() {
 	more := fmt.Sprintf("%s://%s:%s", l.transport, hostAddr, livePort)
 	l.ctl("listen", more)

@@ -19,7 +19,7 @@ var (
 	binDir string // holds both programs, and the examples
 )
 
-// kernels are those that a test runs with which takes one in a short run.
+// kernels are the kernels to run with; a test takes one of them in a short run.
 func kernels() []string {
 	if testing.Short() {
 		return lab.Kernels[:1]
@@ -40,8 +40,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// run runs twice: first with the host's network, to download and build; then, in a namespace
-// of its own, with the tests.
+// run runs twice: first with the host's network, to download and build; then, in a network namespace of its own, with
+// the tests.
 func run(m *testing.M) (code int, err error) {
 	dir, remove, err := lab.WorkDir()
 	if err != nil {

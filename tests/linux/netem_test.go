@@ -21,19 +21,19 @@ var faultyNetworks = []struct{ name, netem string }{
 	{"duplication", "duplicate 5%"},
 }
 
-// directions of the packets that netem acts upon, as the machine sees them.
+// directions are those of the packets that netem acts on, as the machine sees them.
 var directions = []struct {
 	name     string
 	out, in  bool
-	together bool // only where figures are taken
+	together bool // only when figures are taken
 }{{"out", true, false, false}, {"in", false, true, false}, {"both", true, true, true}}
 
-// figuresEnv has TestNetem take its figures, which needs a quarter of an hour.
+// figuresEnv makes TestNetem take its figures, which takes a quarter of an hour.
 const figuresEnv = "NVMEOF_LINUX_FIGURES"
 
-// TestNetem puts faults on the network of a machine that is host and target, over RDMA: whatever
-// they are, nvmeinit keeps its connection to the kernel's target, and the kernel's host keeps
-// its to nvmetgt, and the data is right. Throughput stands beside that of Linux with Linux.
+// TestNetem injects faults into the network of a machine that is host and target, over RDMA: whatever they are,
+// nvmeinit keeps its connection to the kernel's target, the kernel's host keeps its connection to nvmetgt, and the data
+// is right. Throughput is shown next to that of Linux with Linux.
 func TestNetem(t *testing.T) {
 	for _, c := range []struct {
 		version string
@@ -76,17 +76,17 @@ func netemPeers(t *testing.T, version string, mtu int) (p, other *peer) {
 	return p, other
 }
 
-// reorderingBreaks says whether rxe may break its own connection where packets come to it in another order:
-// with Linux as its host, 6.12 did so in 7 of 30 runs of this workload, with nvmeinit in 1 of 65.
+// reorderingBreaks reports whether rxe may break its own connection when it receives packets in another order: with
+// Linux as its host, 6.12 did so in 7 of 30 runs of this workload, with nvmeinit in 1 of 65.
 func reorderingBreaks(version string) bool { return version == "6.12" }
 
-// ownFault says whether the line of a kernel's complaint belongs to what it then says of itself,
-// which is that a request failed for no reason that it knows.
+// ownFault reports whether a line of a kernel's complaint belongs to what it then says about itself, which is that a
+// request failed for no reason that it knows.
 func ownFault(line, version string) bool {
 	return reorderingBreaks(version) && (strings.Contains(line, "rxe_completer") || strings.Contains(line, "Call Trace"))
 }
 
-// netem sets what happens to the machine's packets until the test ends.
+// netem sets the faults of the machine's packets until the test ends.
 func (p *peer) netem(t *testing.T, faults string, out, in bool) {
 	t.Helper()
 	for dev, is := range map[string]bool{"eth0": out, "ifb0": in} {
@@ -97,8 +97,8 @@ func (p *peer) netem(t *testing.T, faults string, out, in bool) {
 	t.Cleanup(func() { p.must(t, "for d in eth0 ifb0; do tc qdisc del dev $d root 2>/dev/null; done; true") })
 }
 
-// useRDMAHost loads the kernel's host. Where it doesn't register each buffer anew, small requests
-// survive a loss: rxe repeats a registration with the request that it is part of, and fails.
+// useRDMAHost loads the kernel's host. Unless it registers each buffer separately, small requests survive a loss: rxe
+// repeats a registration with the request that it is part of, and fails.
 func (p *peer) useRDMAHost(t testing.TB, register string) {
 	t.Helper()
 	p.must(t, "rmmod nvme-rdma 2>/dev/null; modprobe nvme-rdma register_always="+register)
@@ -143,9 +143,9 @@ func (p *peer) verifiedBench(t *testing.T) (stdout, stderr string, code int) {
 	return p.bench(t, "--rw", "randrw", "--bssplit", "4k/60:32k/30:128k/10", "--iodepth", "16", "--size", "8m", "--verify", "crc32c")
 }
 
-// bench runs nvmeinit bench with the machine's target. A REP of Linux's that is lost comes
-// again after 4 s, so the keep alive timeout is longer than usual; and a connection that was not made
-// within nvmeinit's 10 s, because two were lost in a row, is tried again.
+// bench runs nvmeinit bench with the machine's target. A lost REP of Linux is repeated after 4 s, so the keep alive
+// timeout is longer than usual; and a connection that wasn't made within nvmeinit's 10 s, because two were lost in a
+// row, is tried again.
 func (p *peer) bench(t *testing.T, args ...string) (stdout, stderr string, code int) {
 	t.Helper()
 	args = append([]string{"bench", "-k", "20", "-t", "rdma", "-a", p.Addr.String(), "-s", "4420", "-n", testNQN}, args...)
@@ -170,12 +170,12 @@ func testNetemHost(t *testing.T, p *peer) {
 	})
 }
 
-// testNetemRegistering: with registrations rxe breaks its own connection when it repeats. The
-// host comes back each time, and what it wrote is there.
+// testNetemRegistering: with registrations rxe breaks its own connection when it retransmits. The host reconnects each
+// time, and what it wrote is there.
 func testNetemRegistering(t *testing.T, p *peer) {
 	p.useRDMAHost(t, "Y")
 	serve(t, "--volume", "mem:64MiB")
-	// Linux 6.1 stalls until a command times out; not 30 s here.
+	// Linux 6.1 stalls until a command times out; here after 4 s rather than 30 s.
 	p.must(t, "dmesg -C; echo 4 > /sys/module/nvme_core/parameters/io_timeout")
 	dev := p.connect(t, "rdma", "--nr-io-queues=1", "--reconnect-delay=1", "--ctrl-loss-tmo=120")
 	done := make(chan error, 1)
@@ -206,14 +206,14 @@ func atLeast(n int) string {
 	return "one or more"
 }
 
-// reconnects is how often the kernel's host has come back since dmesg was cleared.
+// reconnects returns how often the kernel's host has reconnected since dmesg was cleared.
 func (p *peer) reconnects(t testing.TB) int {
 	t.Helper()
 	return strings.Count(p.must(t, "dmesg"), "Successfully reconnected")
 }
 
-// testNetemFigures compares ours with Linux and Linux, under the same loss in both directions,
-// one after the other: requests a second, and their share of those without loss.
+// testNetemFigures compares ours with Linux and Linux, under the same loss in both directions, one after the other:
+// requests a second, and the share that remains of those without loss.
 func testNetemFigures(t *testing.T, p, other *peer) {
 	p.export(t, "rdma")
 	for _, host := range []*peer{p, other} {
@@ -228,7 +228,7 @@ func testNetemFigures(t *testing.T, p, other *peer) {
 		{"nvmeinit → Linux", p.iopsOfNvmeinit},
 		{"Linux → Linux", func(t *testing.T, w workload) float64 { return other.iopsOfLinux(t, p.Addr.String(), w) }},
 		{"Linux → nvmetgt", func(t *testing.T, w workload) float64 {
-			s := serve(t, "--volume", "mem:64MiB") // has our RNIC's port for so long
+			s := serve(t, "--volume", "mem:64MiB") // uses our RNIC's port until it ends
 			defer s.kill()
 			return p.iopsOfLinux(t, lab.HostAddr.String(), w)
 		}},
@@ -289,7 +289,7 @@ func (p *peer) iopsOfLinux(t *testing.T, addr string, w workload) float64 {
 	}
 	out, err := p.try(t, fmt.Sprintf("timeout 40 fio --name=figures --filename=%s --direct=1 --ioengine=libaio --rw=%s --bs=%s --iodepth=%d "+
 		"--time_based --runtime=%d --norandommap --output-format=json", strings.TrimSpace(dev), w.rw, w.bs, w.depth, measuredSeconds))
-	// A host that rxe has broken may not come to an end while packets get lost.
+	// A host that rxe has broken may never finish while packets get lost.
 	_, _ = p.try(t, "timeout 60 nvme disconnect -n "+testNQN)
 	if err != nil {
 		t.Logf("Linux host → %s: %v", addr, err)
@@ -298,7 +298,7 @@ func (p *peer) iopsOfLinux(t *testing.T, addr string, w workload) float64 {
 	return iops(t, out)
 }
 
-// iops reads the report of fio, or of nvmeinit, which is the same.
+// iops parses the report of fio, or of nvmeinit, which has the same format.
 func iops(t *testing.T, report string) float64 {
 	t.Helper()
 	var r struct {

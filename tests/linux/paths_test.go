@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// TestPaths: nvmeinit reads and writes by two ports of the kernel's target, one for each
-// transport, of which one goes and comes back and the other changes its ANA state, and loses nothing. Then
-// the namespace moves to another ANA group, which only the second port can reach.
+// TestPaths: nvmeinit reads and writes over two ports of the kernel's target, one for each transport, of which one goes
+// away and comes back and the other changes its ANA state, and loses nothing. Then the namespace moves to another ANA
+// group, which only the second port can reach.
 func TestPaths(t *testing.T) {
 	onKernels(t, "modprobe -a rdma_rxe ib_uverbs nvmet-rdma nvmet-tcp && modprobe null_blk nr_devices=0", func(t *testing.T, p *peer) {
 		t.Run("paths", func(t *testing.T) { testPaths(t, p) })

@@ -15,11 +15,11 @@ import (
 // peer is the machine with the Linux kernel that we talk to.
 type peer struct {
 	*lab.Machine
-	excused bool // a crash of one of its programs (both)
+	excused bool // one crash of its programs was excused (see both)
 }
 
-// boot starts a machine for t, at whose end it must be there and its kernel may not have complained, but
-// for what is excused.
+// boot starts a machine for t. When t ends it must still be running and its kernel may not have complained, except for
+// what is excused.
 func boot(t *testing.T, cfg lab.Config, excused func(line string) bool) *peer {
 	t.Helper()
 	m, err := lab.Boot(t.Context(), cfg)
@@ -43,11 +43,11 @@ func boot(t *testing.T, cfg lab.Config, excused func(line string) bool) *peer {
 	return &peer{Machine: m}
 }
 
-// mtus are those of the network; rxe makes path MTUs of 1024 and 4096 of them.
+// mtus are the network's; rxe derives path MTUs of 1024 and 4096 from them.
 var mtus = []int{1500, 9000}
 
-// TestLinux runs everything against each kernel, with each MTU, one machine after the other. In a short run each
-// kernel and each MTU has its turn once.
+// TestLinux runs everything against each kernel, with each MTU, one machine after the other. In a short run each kernel
+// and each MTU is used once.
 func TestLinux(t *testing.T) {
 	fs := &fileSystem{volume: filepath.Join(t.TempDir(), "volume")}
 	for i, mtu := range mtus {
@@ -78,8 +78,7 @@ func onKernels(t *testing.T, load string, do func(t *testing.T, p *peer)) {
 	}
 }
 
-// processors are as many as a machine needs for four I/O queues: Linux has no more than one a
-// processor.
+// processors is how many a machine needs for four I/O queues: Linux has at most one per processor.
 const processors = 4
 
 func testPeer(t *testing.T, version string, mtu int, fs *fileSystem) {
@@ -100,7 +99,7 @@ func testPeer(t *testing.T, version string, mtu int, fs *fileSystem) {
 		t.Run("target/"+transport, func(t *testing.T) { testTarget(t, p, transport) })
 		t.Run("target-ipv6/"+transport, func(t *testing.T) { testTarget6(t, p, transport) })
 		t.Run("refusals/"+transport, func(t *testing.T) { testRefusals(t, p, transport) })
-		if mtu == mtus[0] { // which has no part in it
+		if mtu == mtus[0] { // the MTU doesn't affect it
 			t.Run("auth/"+transport, func(t *testing.T) { testAuth(t, p, transport, transport == "tcp" && !testing.Short()) })
 		}
 	}
@@ -111,7 +110,7 @@ func testPeer(t *testing.T, version string, mtu int, fs *fileSystem) {
 // patience is how long any one command in the machine may take; fio on a busy host is slow.
 const patience = 3 * time.Minute
 
-// try runs a shell line in the machine. It serves clean-up too, when t's context has ended.
+// try runs a shell line in the machine. It is also for clean-up, when t's context has ended.
 func (p *peer) try(t testing.TB, line string) (string, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), patience)
@@ -119,7 +118,7 @@ func (p *peer) try(t testing.TB, line string) (string, error) {
 	return p.Run(ctx, line)
 }
 
-// must is try for what must succeed.
+// must is try for lines that must succeed.
 func (p *peer) must(t testing.TB, line string) string {
 	t.Helper()
 	out, err := p.try(t, line)
@@ -129,8 +128,7 @@ func (p *peer) must(t testing.TB, line string) string {
 	return out
 }
 
-// lastWords are what the kernel wrote last; where a program crashed, that is at which instruction of which
-// library.
+// lastWords returns the kernel's latest messages; if a program crashed, they say at which instruction of which library.
 func (p *peer) lastWords(t testing.TB) string {
 	t.Helper()
 	out, err := p.try(t, "dmesg | tail -n 8")
@@ -140,7 +138,7 @@ func (p *peer) lastWords(t testing.TB) string {
 	return "its kernel said last:\n" + out
 }
 
-// want is must for what must also write something.
+// want is must for lines whose output must contain something.
 func (p *peer) want(t testing.TB, line, text string) {
 	t.Helper()
 	if out := p.must(t, line); !strings.Contains(out, text) {
@@ -148,7 +146,7 @@ func (p *peer) want(t testing.TB, line, text string) {
 	}
 }
 
-// harmless are warnings of the kernel that are about itself.
+// harmless are warnings of the kernel about itself.
 var harmless = regexp.MustCompile(`long keepalive RTT|hrtimer: interrupt took|drop_caches|resetting controller|null_blk: disk|clocksource:|unsafe global rkey`)
 
 // quiet fails the test if the kernel wrote a warning or an error since the last time.

@@ -13,9 +13,8 @@ import (
 	"github.com/nvme-anywhere/nvmeof/tests/hostlib"
 )
 
-// testPowerCuts cuts the power of a machine with nvmetgt while a host, on this side, writes
-// blocks that name their write: whatever was acknowledged as durable is there, and no block is
-// torn.
+// testPowerCuts cuts the power of a machine with nvmetgt while a host, on this side, writes blocks that identify their
+// write: whatever was acknowledged as durable is there, and no block is torn.
 func testPowerCuts(t *testing.T, version string, cuts int) {
 	s := newStore(t, version, 6)
 	loads := make([]*crashload.Load, len(storeVolumes))
@@ -61,7 +60,7 @@ func (s *store) check(t *testing.T, h *hostlib.Host, loads []*crashload.Load) {
 	}
 }
 
-// load writes to all volumes, and cuts the power when a random number of writes was acknowledged.
+// load writes to all volumes, and cuts the power once a random number of writes has been acknowledged.
 func (s *store) load(t *testing.T, h *hostlib.Host, loads []*crashload.Load) {
 	t.Helper()
 	moment := make(chan struct{}, len(loads))
@@ -90,7 +89,7 @@ func (s *store) load(t *testing.T, h *hostlib.Host, loads []*crashload.Load) {
 	}
 }
 
-// modes looks what nvmetgt said of its volumes.
+// modes checks what nvmetgt said about its volumes.
 func (s *store) modes(t *testing.T) {
 	log := s.must(t, "cat /tmp/log")
 	for _, v := range storeVolumes {

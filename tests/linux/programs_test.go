@@ -19,13 +19,13 @@ import (
 
 const testNQN = "nqn.2026-11.io.nvme-anywhere:linux"
 
-// transports are those that everything is shown over.
+// transports are those with which everything is tested.
 var transports = []string{"rdma", "tcp"}
 
-// hostAddr is where nvmetgt listens, besides IPv6.
+// hostAddr is where nvmetgt listens, in addition to IPv6.
 var hostAddr = lab.HostAddr.String()
 
-// server is nvmetgt, which may be killed and started again.
+// server is nvmetgt, which may be killed and restarted.
 type server struct {
 	nqn    string
 	args   []string
@@ -73,8 +73,8 @@ func (s *server) start(t testing.TB) {
 	}
 }
 
-// waitFor waits for a line of a program's output that begins with text, and reads the rest of
-// the output, so that the program can go on writing.
+// waitFor waits for a line of a program's output that begins with text, and reads the rest of the output, so that the
+// program can go on writing.
 func waitFor(out io.Reader, text string) error {
 	result := make(chan error, 1)
 	go func() {
@@ -103,7 +103,7 @@ func (s *server) kill() {
 	_ = s.cmd.Wait()
 }
 
-// stop ends the program as an operator does, if kill didn't.
+// stop ends the program as an operator does, unless kill did.
 func (s *server) stop(t testing.TB) {
 	if !s.killed {
 		_ = s.cmd.Process.Signal(syscall.SIGTERM)
@@ -119,7 +119,7 @@ func (s *server) stop(t testing.TB) {
 	}
 }
 
-// nvmeinit runs it to its end and returns what it wrote and its exit code.
+// nvmeinit runs it to its end and returns its output and its exit code.
 func nvmeinit(t testing.TB, args ...string) (stdout, stderr string, code int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -135,7 +135,7 @@ func nvmeinit(t testing.TB, args ...string) (stdout, stderr string, code int) {
 	return out.String(), errs.String(), cmd.ProcessState.ExitCode()
 }
 
-// hold connects nvmeinit, from an address that no other program has, and returns what disconnects it.
+// hold connects nvmeinit, from an address that no other program uses, and returns a function that disconnects it.
 func hold(t testing.TB, transport, addr, from string) (end func()) {
 	t.Helper()
 	cmd := exec.Command(filepath.Join(binDir, "nvmeinit"), "connect", "--hold",

@@ -28,8 +28,8 @@ var refusals = []struct {
 	{name: "deep-queue", options: "-s 4420 -Q 1024 -n " + testNQN},
 }
 
-// testRefusals: the host prints the same of nvmetgt as of the kernel's target, which listens in
-// the same machine, but for Do Not Retry where it needn't be.
+// testRefusals: the host prints the same about nvmetgt as about the kernel's target, which listens in the same machine,
+// except that nvmetgt omits Do Not Retry where it needn't be set.
 func testRefusals(t *testing.T, p *peer, transport string) {
 	for _, c := range refusals {
 		t.Run(c.name, func(t *testing.T) {
@@ -40,7 +40,7 @@ func testRefusals(t *testing.T, p *peer, transport string) {
 			kernels := p.said(t, transport, p.Addr.String(), c.options, c.full)
 			depth := "128"
 			if strings.Contains(kernels, "success") && !strings.Contains(kernels, "clamping") {
-				depth = "1024" // over TCP the kernel's target of 6.1 has as many
+				depth = "1024" // over TCP the kernel's target of 6.1 accepts this many
 			}
 			serve(t, append([]string{"--volume", "mem:64MiB", "--queue-depth", depth}, c.ours...)...)
 			ours := p.said(t, transport, hostAddr, c.options, c.full)
@@ -58,10 +58,10 @@ func testRefusals(t *testing.T, p *peer, transport string) {
 // ret is how the kernel prints the status of a Connect that was refused.
 func ret(st nvme.Status) string { return fmt.Sprintf("ret=%d", uint16(st)) }
 
-// variable are the parts of what the host prints that depend on the target's address, and on when.
+// variable matches the parts of the host's output that depend on the target's address, and on the time.
 var variable = regexp.MustCompile(`nvme\d+|198\.18\.0\.\d+|(?m:^\[ *[\d.]+\] )`)
 
-// said is what nvme-cli and the kernel say about a connection, without what must differ.
+// said returns what nvme-cli and the kernel say about a connection, without the variable parts.
 func (p *peer) said(t testing.TB, transport, addr, options string, full bool) string {
 	t.Helper()
 	connect := fmt.Sprintf("nvme connect -t %s -a %s %s", transport, addr, options)
@@ -81,7 +81,7 @@ func (p *peer) said(t testing.TB, transport, addr, options string, full bool) st
 	return invariable(out)
 }
 
-// invariable is what was printed without them.
+// invariable returns the output without them.
 func invariable(printed string) string {
 	return variable.ReplaceAllStringFunc(printed, func(s string) string {
 		switch s[0] {

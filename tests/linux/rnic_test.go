@@ -42,7 +42,7 @@ func rxePeer(t *testing.T, version string, mtu int) *peer {
 	return p
 }
 
-// gid is the index of the machine's address among the GIDs of its RNIC.
+// gid returns the index of the machine's address among the GIDs of its RNIC.
 func (p *peer) gid(t *testing.T, v6 bool) string {
 	t.Helper()
 	b := p.Addr.As16()
@@ -89,7 +89,7 @@ func start(t *testing.T, path string, args ...string) *started {
 	return s
 }
 
-// wait returns what the program wrote, and its error with that if it doesn't end well.
+// wait returns the program's output, and an error that includes it if the program fails.
 func (s *started) wait(patience time.Duration) (string, error) {
 	kill := time.AfterFunc(patience, func() { _ = s.cmd.Process.Kill() })
 	defer kill.Stop()
@@ -99,12 +99,12 @@ func (s *started) wait(patience time.Duration) (string, error) {
 	return s.out.String(), nil
 }
 
-// both runs a server and then a client, one of which is ours, and returns what ours and theirs
-// wrote. listens is a shell line that succeeds once their server waits.
+// both runs a server and then a client, one of which is ours, and returns the output of ours and theirs. listens is a
+// shell line that succeeds once their server waits.
 //
-// QEMU executes something wrongly now and then; kernels die of it (lab.Machine.EmulatorFault), and
-// programs may. So one crash of theirs is excused on each machine, if ours has nothing to complain of but
-// the connection's end, and both run once more: what ours brought about would come again.
+// QEMU occasionally executes something wrongly; kernels die of that (lab.Machine.EmulatorFault), and programs may. So
+// one crash of theirs is excused on each machine, if ours only complains about the connection's end, and both run once
+// more: a crash that ours caused would happen again.
 func both(t *testing.T, p *peer, ours []string, theirs, listens string) (our, their string) {
 	t.Helper()
 	our, their, err := together(t, p, ours, theirs, listens)
@@ -120,10 +120,10 @@ func both(t *testing.T, p *peer, ours []string, theirs, listens string) (our, th
 	return our, their
 }
 
-// errCrash is the error of theirs when it crashed, and ours knows of no other reason.
+// errCrash is the error of theirs if it crashed, and ours knows no other reason.
 var errCrash = errors.New("crash")
 
-// together is both without excuse.
+// together is both without the excuse.
 func together(t *testing.T, p *peer, ours []string, theirs, listens string) (our, their string, err error) {
 	t.Helper()
 	ended := make(chan error, 1)
@@ -158,7 +158,7 @@ func segfault(err error) bool {
 	return errors.As(err, &exit) && exit.Code == 128+int(syscall.SIGSEGV)
 }
 
-// knowsNoMore says whether what a program of ours complains of is nothing, or that the other one has gone.
+// knowsNoMore reports whether a program of ours complains of nothing, or only that the other one has gone.
 func knowsNoMore(complaint string) bool {
 	complaint = strings.TrimSpace(complaint)
 	return complaint == "" || strings.HasSuffix(complaint, ": EOF") || strings.HasSuffix(complaint, ": "+syscall.ECONNRESET.Error())
@@ -173,8 +173,7 @@ func contains(t *testing.T, out string, texts ...string) {
 	}
 }
 
-// listensTCP is a shell line that succeeds once a program of the machine waits at the port of the
-// set-up.
+// listensTCP returns a shell line that succeeds once a program of the machine waits at the port of the set-up.
 const listensTCP = "ss -ltn | grep -q :18515"
 
 // testPingPong: messages go back and forth and are verified on both sides.
@@ -196,7 +195,7 @@ func testPingPong(t *testing.T, p *peer) {
 			contains(t, their, fmt.Sprintf("%d iters in", c.count))
 		})
 		t.Run("client-"+c.name, func(t *testing.T) {
-			// The set-up goes over IPv4: ibv_rc_pingpong listens there only.
+			// The set-up uses IPv4: ibv_rc_pingpong listens there only.
 			our, their := both(t, p, append(ours, "-bind", host, p.Addr.String()), theirs, listensTCP)
 			contains(t, our, "all verified", fmt.Sprintf("%d of them ours", c.count))
 			contains(t, their, fmt.Sprintf("%d iters in", c.count))
@@ -207,7 +206,7 @@ func testPingPong(t *testing.T, p *peer) {
 	}
 }
 
-// testRPing: the server READs what the client shows and WRITEs it back.
+// testRPing: the server READs what the client exposes and WRITEs it back.
 func testRPing(t *testing.T, p *peer, version string) {
 	ours := filepath.Join(binDir, "rping")
 	for _, c := range []struct{ size, count int }{{64, 100}, {60000, 10}} {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// TestSilence: the kernel's host acknowledges what nvmetgt asks a silent host, and notices nothing of it.
+// TestSilence: the kernel's host acknowledges nvmetgt's probes of a silent host, and notices nothing.
 func TestSilence(t *testing.T) {
 	if testing.Short() {
 		t.Skip("silence takes minutes")

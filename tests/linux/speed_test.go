@@ -13,8 +13,8 @@ import (
 	"github.com/nvme-anywhere/nvmeof/tests/linux/lab"
 )
 
-// TestSpeed measures both programs beside the kernel's host and target, all in one machine and with
-// volumes that forget everything. The machine is emulated, so only ratios mean anything.
+// TestSpeed compares both programs with the kernel's host and target, all in one machine and with volumes that forget
+// everything. The machine is emulated, so only ratios are meaningful.
 func TestSpeed(t *testing.T) {
 	if os.Getenv(figuresEnv) == "" {
 		t.Skip("make interop measures")
@@ -35,12 +35,11 @@ func TestSpeed(t *testing.T) {
 	})
 }
 
-// speedSetup gives each pair of a host and a target a link of its own, a veth pair, of which the
-// host has address 1 and the target address 2. The programs have a network namespace each, since rxe
-// has UDP port 4791 of all addresses in the first one, and can't be in another.
-// There, both ends of Linux's own link are local: rules look its addresses up before the table
-// of what is local does, when something is sent (iif lo), and when RDMA-CM asks which
-// device a peer is behind (iif is that device).
+// speedSetup gives each pair of a host and a target a link of its own, a veth pair, of which the host has address 1 and
+// the target address 2. The programs have a network namespace each, since rxe uses UDP port 4791 of all addresses in
+// the first one, and can't be in another. There, both ends of Linux's own link are local: rules look up its addresses
+// before the table of local addresses does, when something is sent (iif lo), and when RDMA-CM asks which device a peer
+// is behind (iif is that device).
 const speedSetup = `set -e
 	modprobe -a rdma_rxe nvme-rdma nvme-tcp nvmet-rdma nvmet-tcp veth; modprobe null_blk nr_devices=0
 	ip netns add host; ip netns add target; ip -n host link set lo up; ip -n target link set lo up
@@ -73,8 +72,8 @@ var speedLoads = []workload{
 
 const speedRounds = 5
 
-// testSpeed measures pairs of host and target over their links; and over RDMA also crossed ones, and
-// those that have one address: rxe hands packets to itself then, past UDP and IP.
+// testSpeed measures pairs of host and target over their links; and over RDMA also crossed pairs, and those that share
+// one address: rxe then hands packets to itself, bypassing UDP and IP.
 func testSpeed(t *testing.T, p *peer, transport string) {
 	ours, kernel := testNQN+":ours-"+transport, testNQN+":linux-"+transport
 	p.exportNull(t, transport, kernel, "198.18.2.2", "198.18.4.2", "198.18.2.1")
@@ -105,8 +104,8 @@ func testSpeed(t *testing.T, p *peer, transport string) {
 	})
 }
 
-// measure measures pairs in turns, and notes the requests a second of the first, and what share of
-// them the others do.
+// measure measures pairs in turns, and records the requests a second of the first, and the others' throughput as shares
+// of that.
 func measure(t *testing.T, pairs ...pair) {
 	header := "load\t" + pairs[0].name + ", a second"
 	for _, pair := range pairs[1:] {
@@ -171,7 +170,7 @@ func (p *peer) exportNull(t testing.TB, transport, nqn string, addresses ...stri
 	})
 }
 
-// serveNull has nvmetgt do the same.
+// serveNull makes nvmetgt do the same.
 func (p *peer) serveNull(t testing.TB, transport, nqn string, addresses ...string) {
 	t.Helper()
 	line := "exec ip netns exec target nvmetgt serve --volume null:1GiB --nqn " + nqn
@@ -193,7 +192,7 @@ func (p *peer) serveNull(t testing.TB, transport, nqn string, addresses ...strin
 	p.must(t, "for i in $(seq 600); do grep -q ^ready /tmp/out && exit 0; sleep 0.1; done; cat /tmp/out /tmp/log >&2; exit 1")
 }
 
-// speedOptions are of nvmeinit bench, and of fio.
+// speedOptions are options of nvmeinit bench, and of fio.
 func speedOptions(w workload) string {
 	return fmt.Sprintf("--rw=%s --bs=%s --iodepth=%d --norandommap --time_based --ramp_time=300ms --runtime=800ms --output-format=json", w.rw, w.bs, w.depth)
 }

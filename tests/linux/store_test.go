@@ -16,7 +16,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/tests/linux/lab"
 )
 
-// TestStore runs nvmetgt itself in a machine, whose power fails and whose disk breaks.
+// TestStore runs nvmetgt itself in a machine whose power fails and whose disk breaks.
 func TestStore(t *testing.T) {
 	if testing.Short() {
 		t.Skip("make power-cuts runs it")
@@ -32,13 +32,13 @@ func TestStore(t *testing.T) {
 	})
 }
 
-// cuts is how often the power is cut.
+// cuts returns how often the power is cut.
 func cuts(t *testing.T) int { return number(t, cutsEnv, 3) }
 
-// databaseCuts is how often it is cut under a database.
+// databaseCuts returns how often it is cut under a database.
 func databaseCuts(t *testing.T) int { return number(t, databaseCutsEnv, max(cuts(t)/10, 1)) }
 
-// number is what an environment variable says.
+// number returns the value of an environment variable.
 func number(t *testing.T, env string, otherwise int) int {
 	t.Helper()
 	s := os.Getenv(env)
@@ -52,7 +52,7 @@ func number(t *testing.T, env string, otherwise int) int {
 	return n
 }
 
-// anyKernel is the newest that this Debian has.
+// anyKernel returns the newest that this Debian has.
 func anyKernel(t *testing.T) string {
 	for _, version := range lab.Kernels {
 		if images[version] != nil {
@@ -66,18 +66,17 @@ func anyKernel(t *testing.T) string {
 // cutsEnv is how often TestStore cuts the power; `make power-cuts` does it 50 times.
 const cutsEnv = "NVMEOF_POWER_CUTS"
 
-// databaseCutsEnv is how often it does under a database, instead of a tenth of that: with one journal
-// and the other by turns.
+// databaseCutsEnv is how often it does so under a database, instead of a tenth of that, alternating between the
+// journals.
 const databaseCutsEnv = "NVMEOF_DATABASE_CUTS"
 
-// seedEnv repeats the random choices of a run; when things happen it can't repeat.
+// seedEnv repeats the random choices of a run; it can't repeat the timing.
 const seedEnv = "NVMEOF_VERIFY_SEED"
 
-// store is a machine in which nvmetgt runs, with storage that outlives it. Its power is cut as
-// that of a machine is: QEMU is killed between two instructions of the processor. What was
-// stored to the NVDIMM is there (a machine whose caches are flushed as the power fails; what
-// lies in caches otherwise is for the simulated crashes of package persist), and what lay in the
-// disk's cache isn't, but for random sectors.
+// store is a machine in which nvmetgt runs, with storage that outlives it. Its power is cut as a machine's: QEMU is
+// killed between two instructions of the processor. What was stored to the NVDIMM is there (as in a machine whose
+// caches are flushed when the power fails; for the loss of cache contents see the simulated crashes of package
+// persist), and what was in the disk's cache isn't, except for random sectors.
 type store struct {
 	*peer
 	disk    *lab.Disk
@@ -94,7 +93,7 @@ const (
 	storeSetup  = "modprobe -a ext4 virtio_blk nfit nd_pmem && mkdir -p /dimm /disk"
 )
 
-// newStore makes the storage of a machine, with a file system on each.
+// newStore makes the storage of a machine, with a file system on each device.
 func newStore(t *testing.T, version string, number int) *store {
 	t.Helper()
 	seed := rand.Uint64()
@@ -136,9 +135,9 @@ func (s *store) boot(t *testing.T) {
 	s.must(t, storeSetup)
 }
 
-// format makes the file systems. A new NVDIMM has no memory for the kernel's account of its pages,
-// without which there is no DAX: it is to be in the machine's memory, as with ndctl
-// create-namespace --mode=fsdax --map=mem. ext4 on it is to be mapped, so its blocks are pages.
+// format makes the file systems. A new NVDIMM has no memory for the kernel's page structures, without which there is no
+// DAX: they are put in the machine's memory, as by ndctl create-namespace --mode=fsdax --map=mem. ext4 on it is to be
+// mapped, so its blocks are pages.
 func (s *store) format(t *testing.T) {
 	t.Helper()
 	s.must(t, `set -e; cd /sys/bus/nd
@@ -151,16 +150,16 @@ func (s *store) format(t *testing.T) {
 	s.must(t, "mkfs.ext4 -q -F -b 4096 /dev/pmem0 && mkfs.ext4 -q -F -b 4096 /dev/vda")
 }
 
-// storeVolume is one of nvmetgt's.
+// storeVolume is one of nvmetgt's volumes.
 type storeVolume struct {
 	name, spec string
-	size       int    // to make it of; 0: it has its own
-	block      int    // of which the storage below writes one whole; the disk has sectors of 512 bytes
-	mode       string // what nvmetgt must say of it
+	size       int    // to create it with; 0 if it has its own
+	block      int    // the unit that the storage below writes whole; the disk has sectors of 512 bytes
+	mode       string // what nvmetgt must say about it
 	volatile   bool
 }
 
-// storeVolumes are the volumes that power cuts are tried on, by namespace.
+// storeVolumes are the volumes that are tested with power cuts, by namespace.
 var storeVolumes = []storeVolume{
 	{"pmem on DAX", "pmem:/dimm/volume", storeSize, 4096, "DAX on ext4, CLWB, out of place: a completed write is durable, each block whole or not at all", false},
 	{"file on the disk", "/disk/file", storeSize, 512, "direct I/O", true},
@@ -169,7 +168,7 @@ var storeVolumes = []storeVolume{
 
 const (
 	storeSize   = 16 << 20
-	storeBlocks = 1024 // that power cuts are tried on
+	storeBlocks = 1024 // that are tested with power cuts
 )
 
 // mount mounts the file systems, which replays their journals.

@@ -10,8 +10,7 @@ import (
 	"testing"
 )
 
-// export makes the kernel's target export a device of 64 MiB in memory, and takes it away again
-// when the test ends.
+// export makes the kernel's target export a device of 64 MiB in memory, and removes it when the test ends.
 func (p *peer) export(t testing.TB, transport string) {
 	t.Helper()
 	p.must(t, fmt.Sprintf(`set -e
@@ -88,14 +87,14 @@ func testTarget(t *testing.T, p *peer, transport string) {
 			want(run("bench", "-n", testNQN, "--rw", rw, "--bs", bs, "--iodepth", "16", "--runtime", "1s"), "IOPS")
 		}
 	}
-	// So little goes along with its command where several leave together.
+	// This little data is sent with its command if several leave together.
 	want(run("bench", "-n", testNQN, "--rw", "randwrite", "--bs", "512", "--iodepth", "16", "--size", "1m", "--verify", "crc32c"), "IOPS")
 	p.noControllers(t)
 	p.quiet(t)
 	p.refuses(t, transport)
 }
 
-// testTarget6: so it does over IPv6.
+// testTarget6 is the same over IPv6.
 func testTarget6(t *testing.T, p *peer, transport string) {
 	p.export(t, transport)
 	out, stderr, code := nvmeinit(t, "bench", "-t", transport, "-a", p.Addr6.String(), "-n", testNQN,
@@ -107,7 +106,7 @@ func testTarget6(t *testing.T, p *peer, transport string) {
 	p.quiet(t)
 }
 
-// refuses: what the kernel's target refuses, nvmeinit explains.
+// refuses: nvmeinit explains what the kernel's target refuses.
 func (p *peer) refuses(t *testing.T, transport string) {
 	t.Helper()
 	for _, c := range []struct{ port, nqn, text string }{
@@ -128,8 +127,8 @@ func (p *peer) refuses(t *testing.T, transport string) {
 	p.must(t, "dmesg -C")
 }
 
-// noControllers fails the test if the kernel's target still has a queue of ours: it creates
-// and frees a controller for each connection, and says so when a keep alive timer ends one.
+// noControllers fails the test if the kernel's target still has a queue of ours: it creates and frees a controller for
+// each connection, and reports if a keep alive timer ends one.
 func (p *peer) noControllers(t testing.TB) {
 	t.Helper()
 	if out := p.must(t, "dmesg | grep -E 'keep-alive timer|fatal error' || true"); out != "" {

@@ -1,6 +1,5 @@
-// Command results reads what `go test -json` writes and says what people need of it: a line
-// for each package, all output of what failed, and which tests were skipped and why. It exits
-// with 1 where anything failed.
+// Command results reads the output of `go test -json` and prints what people need of it: a line for each package, all
+// output of what failed, and which tests were skipped and why. It exits with 1 if anything failed.
 //
 //	go test -json ./... | results -skipped FILE
 //
@@ -77,7 +76,7 @@ func (r *report) read(in io.Reader) error {
 	}
 }
 
-// line takes one line; what isn't an event is passed on, since it says why there are none.
+// line handles one line; one that isn't an event is passed on, since it says why there are none.
 func (r *report) line(line []byte) {
 	var e event
 	if json.Unmarshal(line, &e) != nil {
@@ -131,7 +130,7 @@ func (r *report) unfinished(pkg string) {
 	}
 }
 
-// reason is what a skipped test said: its output without what the testing package adds.
+// reason returns what a skipped test said: its output without what the testing package adds.
 func reason(output []string) string {
 	var said []string
 	for _, line := range output {
@@ -153,7 +152,7 @@ func reason(output []string) string {
 	return strings.Join(said, " ")
 }
 
-// short is the package's path inside the module.
+// short returns the package's path inside the module.
 func short(pkg string) string {
 	if _, in, ok := strings.Cut(pkg, "/nvmeof/"); ok {
 		return in

@@ -7,8 +7,7 @@ import (
 	"testing"
 )
 
-// What `go test -json` says of a package that passes, one that fails, one that skips and one
-// that doesn't build.
+// What `go test -json` prints for a package that passes, one that fails, one that skips and one that doesn't build.
 const events = `{"Action":"start","Package":"example.org/nvmeof/good"}
 {"Action":"run","Package":"example.org/nvmeof/good","Test":"TestGood"}
 {"Action":"output","Package":"example.org/nvmeof/good","Test":"TestGood","Output":"noise\n"}

@@ -11,8 +11,8 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 )
 
-// besideFIO fills a table with the volume and fio, turn by turn. The ratio is that of a turn, since
-// the speed of a disk drifts, and who begins alternates.
+// besideFIO fills a table with the volume and fio, measured alternately. The ratio is taken within a turn, since the
+// speed of a disk drifts, and which of them begins alternates.
 func (p *plan) besideFIO(t table.Writer) (s score, err error) {
 	fio, err := exec.LookPath("fio")
 	if err != nil {
@@ -38,7 +38,7 @@ func (p *plan) besideFIO(t table.Writer) (s score, err error) {
 	})
 }
 
-// pair measures the volume and fio, where there is one, once.
+// pair measures the volume once, and fio, if it is there.
 func (w *work) pair(program string, fioFirst bool) (ours, theirs float64, err error) {
 	if fioFirst && program != "" {
 		if theirs, err = w.fio(program); err != nil {
@@ -54,9 +54,10 @@ func (w *work) pair(program string, fioFirst bool) (ours, theirs float64, err er
 	return ours, theirs, err
 }
 
-// fio measures the same with fio: requests a second. What several threads do is what a run does more than one of half
-// its time: fio sums what each has done in a time of its own, and the last of 128 begins about a second after the
-// first, so that some have the processors to themselves before it, and it has them when those have ended.
+// fio measures the same with fio, in requests a second. With several threads the result is the difference between a run
+// and one of half its length: fio adds up what each thread did in a period of its own, and the last of 128 begins about
+// a second after the first, so that some have the processors to themselves before that, and the last one has them after
+// the others have ended.
 func (w *work) fio(program string) (float64, error) {
 	once, err := w.runFIO(program, w.runtime)
 	if err != nil || !w.threads() {
@@ -66,7 +67,7 @@ func (w *work) fio(program string) (float64, error) {
 	return (twice.Requests - once.Requests) / w.runtime.Seconds(), err
 }
 
-// threads tells whether fio has a thread for each request at a time.
+// threads reports whether fio has a thread for each concurrent request.
 func (w *work) threads() bool { return w.path.engine == "psync" && w.depth > 1 }
 
 func (w *work) runFIO(program string, runtime time.Duration) (done, error) {
@@ -104,7 +105,7 @@ type done struct {
 	Requests float64 `json:"total_ios"`
 }
 
-// done reads fio's JSON, which nvmeinit writes too.
+// done parses fio's JSON, which nvmeinit writes too.
 func (w *work) done(out []byte) (done, error) {
 	var result struct {
 		Jobs []struct{ Read, Write done }

@@ -1,14 +1,14 @@
-// Volumes measures the file volume by itself, on each path to the data and at several depths,
-// beside fio with the same engine on the same file, turn by turn in one run: what matters is the
-// ratio of the two. fio is Debian's (`apt install fio`).
+// Volumes measures the file volume by itself, on each path to the data and at several depths, compared with fio with
+// the same engine on the same file, alternately in one run: what matters is the ratio of the two. fio is Debian's (`apt
+// install fio`).
 //
 //	go run ./tests/volumes -file /var/tmp/bench.img -rw randread,randwrite -bs 4k,128k
 //
-// With -through it measures the volume behind nvmetgt, beside the same locally and the network alone.
+// With -through it measures the volume behind nvmetgt, compared with the same volume locally and the network alone.
 //
 //	go run ./tests/volumes -through rdma,tcp -depths 1,32
 //
-// It fails where a ratio is below 0.9.
+// It fails if a ratio is below 0.9.
 package main
 
 import (
@@ -26,10 +26,10 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/standstill"
 )
 
-// threadsRuntime is how long fio runs at least where it has several threads, so that all of them have begun.
+// threadsRuntime is how long fio runs at least if it has several threads, so that all of them have begun.
 const threadsRuntime = 1500 * time.Millisecond
 
-// wanted is the least ratio that is good enough.
+// wanted is the smallest ratio that is good enough.
 const wanted = 0.9
 
 // plan is what is measured.
@@ -44,11 +44,11 @@ type plan struct {
 	depths  []int
 	through []string // transports
 	bin     string
-	look    time.Duration // --busy-poll of both programs; negative: theirs
+	look    time.Duration // --busy-poll of both programs; negative means their default
 }
 
-// path is a way to the data, and fio's name for it. fio's psync has one request a job, so there
-// it has as many jobs as the depth.
+// path is a way to the data, and fio's name for it. fio's psync has one request per job, so there it gets as many jobs
+// as the depth.
 type path struct {
 	name   string
 	mode   blockdev.IOMode
@@ -153,7 +153,7 @@ func run(p *plan) error {
 	return nil
 }
 
-// each calls f with all that is to be measured.
+// each calls f with everything that is to be measured.
 func (p *plan) each(f func(work) error) error {
 	for _, way := range p.paths {
 		fmt.Fprintln(os.Stderr, way.name)
@@ -174,7 +174,7 @@ func (p *plan) each(f func(work) error) error {
 	return nil
 }
 
-// row begins the row of a table.
+// row returns the beginning of a row of the table.
 func (w *work) row() table.Row {
 	return table.Row{w.path.name, w.pattern(), blockdev.FormatSize(int64(w.bs)), w.depth}
 }
@@ -182,7 +182,7 @@ func (w *work) row() table.Row {
 // score counts ratios.
 type score struct{ all, below int }
 
-// judge counts a ratio, and gives its columns.
+// judge counts a ratio, and returns its columns.
 func (s *score) judge(ratio float64) []any {
 	s.all++
 	note := ""

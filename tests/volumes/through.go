@@ -25,9 +25,9 @@ const (
 // patience is how long a program may take beyond what it measures.
 const patience = 20 * time.Second
 
-// throughTarget fills a table with the volume by itself, the network by itself, which is a null
-// volume behind the target, and the volume behind the target. It should take no longer for a
-// request than the two together: that is the ratio.
+// throughTarget fills a table with the volume by itself, the network by itself, which is a null volume behind the
+// target, and the volume behind the target. The latter should take no longer per request than the two together: that is
+// the ratio.
 func (p *plan) throughTarget(t table.Writer) (s score, err error) {
 	t.AppendHeader(table.Row{"path", "pattern", "block", "depth", "over", "volume/s", "network/s", "both/s", "through target/s", "ratio", ""})
 	return s, p.each(func(w work) error {
@@ -54,8 +54,8 @@ func (p *plan) throughTarget(t table.Writer) (s score, err error) {
 	})
 }
 
-// turns are what was measured over a transport, turn by turn. The ratio is that of a turn, since
-// the speed of a disk drifts.
+// turns are the results over a transport, turn by turn. The ratio is taken within a turn, since the speed of a disk
+// drifts.
 type turns struct{ network, both, through, ratio []float64 }
 
 func (t *turns) add(volume, network, through float64) {
@@ -123,7 +123,7 @@ func (p *plan) startTarget(w *work) (*target, error) {
 	return nil, fmt.Errorf("%s: it isn't ready: %s", g.cmd, stderr.Bytes())
 }
 
-// looking begins the arguments of a program, with its flag for -busy-poll.
+// looking returns a program's first arguments, including its flag for -busy-poll.
 func (p *plan) looking(command string) []string {
 	if p.look < 0 {
 		return []string{command}

@@ -24,7 +24,7 @@ type work struct {
 	runtime time.Duration
 }
 
-// pattern is fio's name for it.
+// pattern returns fio's name for it.
 func (w *work) pattern() string {
 	if w.write {
 		return "randwrite"
@@ -61,8 +61,8 @@ func fill(p *plan) error {
 	return <-done
 }
 
-// warm reads the whole file where it is to be measured through the page cache, so that this has all of it: some systems
-// take away within seconds what wasn't used meanwhile.
+// warm reads the whole file if it is to be measured through the page cache, so that all of it is there: some systems
+// evict within seconds what wasn't used meanwhile.
 func (w *work) warm() error {
 	if w.path.direct {
 		return nil
@@ -111,8 +111,8 @@ func (w *work) volume() (float64, error) {
 	return float64(n) / took.Seconds(), nil
 }
 
-// buffers gives a buffer for each request at a time, of memory as a target's: in huge pages, where the system has some,
-// and registered with the volume. A disk that is given pieces that lie side by side has fewer of them to go through.
+// buffers returns a buffer for each concurrent request, in memory like a target's: in huge pages, if the system has
+// some, and registered with the volume. A disk that gets adjacent pieces has fewer of them to go through.
 func (w *work) buffers(v blockdev.Volume) (buffers [][]byte, done func(), err error) {
 	var ends []func()
 	a, err := mem.New(mem.Config{OnGrow: func(_ int, chunk []byte) error {
@@ -127,7 +127,7 @@ func (w *work) buffers(v blockdev.Volume) (buffers [][]byte, done func(), err er
 	noise := rand.NewChaCha8([32]byte{})
 	for range w.depth {
 		if b := a.Alloc(w.bs); b != nil {
-			_, _ = noise.Read(b) // what was never written is the same page everywhere
+			_, _ = noise.Read(b) // pages that were never written are all the same one
 			buffers = append(buffers, b)
 		}
 	}
@@ -144,7 +144,7 @@ func (w *work) buffers(v blockdev.Volume) (buffers [][]byte, done func(), err er
 	return buffers, done, err
 }
 
-// slot is a request that is submitted again as soon as it is answered.
+// slot is a request that is resubmitted as soon as it is answered.
 type slot struct {
 	v      blockdev.Volume
 	r      blockdev.Request
@@ -172,14 +172,14 @@ func newSlot(w *work, v blockdev.Volume, buf []byte, until time.Time, end func()
 	return s
 }
 
-// pump submits until an answer is to come later, or the time is over.
+// pump submits until an answer will come later, or the time is over.
 func (s *slot) pump() {
 	for {
 		s.r.Offset = s.rnd.Int64N(s.blocks) * s.r.Length
 		s.state.Store(submitting)
 		s.v.Submit(&s.r)
 		if s.state.CompareAndSwap(submitting, waiting) {
-			return // complete goes on
+			return // complete continues
 		}
 		if s.over() {
 			return
@@ -190,14 +190,14 @@ func (s *slot) pump() {
 func (s *slot) complete(*blockdev.Request) {
 	s.done++
 	if s.state.CompareAndSwap(submitting, answered) {
-		return // pump goes on
+		return // pump continues
 	}
 	if !s.over() {
 		s.pump()
 	}
 }
 
-// over ends the slot where its time is over. Asking for the time is cheap beside a request.
+// over ends the slot if its time is over. Asking for the time is cheap compared with a request.
 func (s *slot) over() bool {
 	if s.r.Err == nil && time.Now().Before(s.until) {
 		return false

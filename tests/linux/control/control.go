@@ -1,5 +1,5 @@
-// Package control is the language between the lab and the agent in a machine: gob messages on
-// a virtio-serial port. Many commands may run at once; ID tells them apart.
+// Package control is the protocol between the lab and the agent in a machine: gob messages on a virtio-serial port.
+// Many commands may run at once; they are told apart by ID.
 package control
 
 // PortName is the name of the virtio-serial port.
@@ -9,11 +9,10 @@ const PortName = "lab.control"
 type Request struct {
 	ID     uint64
 	Line   string // run by /bin/sh -c
-	Cancel bool   // kill what ID runs, with everything it started
+	Cancel bool   // kill the command ID, with everything it started
 }
 
-// Reply is a part of what a command wrote, or its end. The agent's first Reply has ID 0: it
-// says that the machine is up.
+// Reply is a part of a command's output, or its end. The agent's first Reply has ID 0: it says that the machine is up.
 type Reply struct {
 	ID     uint64
 	Stdout []byte

@@ -102,7 +102,7 @@ func (a *agent) run(q control.Request) {
 	_ = a.send(end)
 }
 
-// exitCode is that of a shell: 128 and the signal for a command that a signal ended.
+// exitCode returns a shell's exit code: 128 plus the signal for a command that a signal ended.
 func exitCode(s *os.ProcessState) int {
 	if w, ok := s.Sys().(syscall.WaitStatus); ok && w.Signaled() {
 		return 128 + int(w.Signal())

@@ -1,5 +1,5 @@
-// Command guest is the first process of a lab machine: it mounts what a Linux system has,
-// brings up the network as the kernel's command line says, and runs what the lab asks for.
+// Command guest is the first process of a lab machine: it mounts what a Linux system needs, brings up the network as
+// the kernel's command line says, and runs what the lab asks for.
 package main
 
 import (
@@ -30,7 +30,7 @@ func main() {
 	os.Exit(1)
 }
 
-// argument is the value of lab.name in the kernel's command line.
+// argument returns the value of lab.name in the kernel's command line.
 func argument(name string) string {
 	line, _ := os.ReadFile("/proc/cmdline")
 	for word := range strings.FieldsSeq(string(line)) {

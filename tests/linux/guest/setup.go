@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// setUp makes a system of a kernel and an archive of files.
+// setUp turns a kernel and an archive of files into a system.
 func setUp() error {
 	for _, m := range []struct{ kind, dir string }{
 		{"proc", "/proc"}, {"sysfs", "/sys"}, {"devtmpfs", "/dev"}, {"devpts", "/dev/pts"},
@@ -42,8 +42,8 @@ func setUp() error {
 	return warmUp()
 }
 
-// identify writes who this machine is as an NVMe host. NQN and identifier belong together:
-// Linux 6.12 refuses an identifier that came with another name.
+// identify writes the machine's identity as an NVMe host. NQN and identifier belong together: Linux 6.12 refuses an
+// identifier that was used with another name.
 func identify(id string) error {
 	if err := os.MkdirAll("/etc/nvme", 0o755); err != nil {
 		return err
@@ -54,8 +54,8 @@ func identify(id string) error {
 	return os.WriteFile("/etc/nvme/hostnqn", []byte("nqn.2014-08.org.nvmexpress:uuid:"+id+"\n"), 0o644)
 }
 
-// bringUp gives eth0 its addresses, joined by commas, and its MTU. Duplicate address detection
-// would only delay what a lab knows to be unique.
+// bringUp assigns eth0 its addresses, separated by commas, and its MTU. Duplicate address detection would only delay
+// addresses that the lab knows to be unique.
 func bringUp(addresses, mtu string) error {
 	for _, knob := range []string{"accept_dad", "accept_ra"} {
 		_ = os.WriteFile("/proc/sys/net/ipv6/conf/eth0/"+knob, []byte("0"), 0)
@@ -74,9 +74,9 @@ func bringUp(addresses, mtu string) error {
 	return nil
 }
 
-// warmUp makes the kernel's first TCP connections, which has it patch its own code while it runs.
-// Where two emulated processors are in that code at once, QEMU may execute the breakpoint that
-// stands there for a moment after it has gone, and the kernel panics; so one goes alone, and first.
+// warmUp makes the kernel's first TCP connections, which make it patch its own code while it runs. If two emulated
+// processors are in that code at the same time, QEMU may execute the breakpoint that is temporarily placed there after
+// it has been removed, and the kernel panics; so one processor goes alone, and first.
 func warmUp() error {
 	for _, address := range []string{"127.0.0.1:0", "[::1]:0"} {
 		l, err := net.Listen("tcp", address)

@@ -31,7 +31,7 @@ func serveShell() error {
 	return syscall.Reboot(syscall.LINUX_REBOOT_CMD_POWER_OFF)
 }
 
-// size gives the terminal the size of the one that the person sits at; a serial line has none.
+// size sets the terminal's size to that of the person's terminal; a serial line has none.
 func size(tty *os.File) {
 	rows, err := strconv.ParseUint(argument("rows"), 10, 16)
 	columns, cerr := strconv.ParseUint(argument("columns"), 10, 16)

@@ -1,10 +1,10 @@
-// Command interop runs the tests of tests/linux, passes on what people want to see of their output, and
-// makes the matrix of docs/interop.md of it: what was run against what, how it went, and what the
-// tests noted (testing.T.Attr). It exits with 1 where anything failed.
+// Command interop runs the tests of tests/linux, passes on the parts of their output that people want to see, and makes
+// the matrix of docs/interop.md from it: what was run against what, how it went, and what the tests noted
+// (testing.T.Attr). It exits with 1 if anything failed.
 //
 //	interop -page docs/interop.md go test -json ./tests/linux
 //
-// QEMU's mistakes are not the peers' (emulatorFault): tests of a machine that died of one are run once more.
+// QEMU's mistakes are not the peers' (emulatorFault): tests whose machine died of one are run once more.
 package main
 
 import (
@@ -30,7 +30,7 @@ func main() {
 	}
 }
 
-// run is the command, whose arguments are those of go test.
+// run is the command; its arguments are those of go test.
 func run(command []string, out io.Writer, page string) error {
 	if len(command) == 0 {
 		return errors.New("which command runs the tests? (go test -json ./tests/linux)")
@@ -67,14 +67,14 @@ func (r *results) read(command []string, out io.Writer) error {
 	return nil
 }
 
-// exactly is the pattern of one test (go help testflag).
+// exactly returns the pattern that matches just one test (go help testflag).
 func exactly(name string) string {
 	return "^" + strings.ReplaceAll(regexp.QuoteMeta(name), "/", "$/^") + "$"
 }
 
 var errFailed = errors.New("tests failed")
 
-// judge writes the page, and says whether all is well.
+// judge writes the page, and reports whether all is well.
 func (r *results) judge(page string) error {
 	if !r.ended || len(r.tests) == 0 {
 		return errors.New("the tests didn't run to their end")

@@ -67,7 +67,7 @@ const page1 = `### NVMe over Fabrics
 | all of it | together | **didn't end** |
 `
 
-// judged is what becomes of a run that writes events.
+// judged returns the verdict on a run that writes events.
 func judged(events string, out io.Writer, page string) error {
 	r := newResults()
 	if err := r.addAll(strings.NewReader(events), out); err != nil {
@@ -76,7 +76,7 @@ func judged(events string, out io.Writer, page string) error {
 	return r.judge(page)
 }
 
-// TestEmulatorFault: what failed with its machine counts as it went the second time.
+// TestEmulatorFault: what failed because of its machine counts with its second result.
 func TestEmulatorFault(t *testing.T) {
 	script := func(second string) []string {
 		return []string{"sh", "-c", `

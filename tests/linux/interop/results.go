@@ -12,12 +12,12 @@ type results struct {
 	tests map[string]*test
 	order []string // names of tests, as they began
 	ended bool     // the run, rather than being cut off
-	other bool     // something failed that is no test
+	other bool     // something other than a test failed
 }
 
 func newResults() *results { return &results{tests: map[string]*test{}} }
 
-// failed says whether anything did.
+// failed reports whether anything failed.
 func (r *results) failed() bool {
 	for _, t := range r.tests {
 		if t.result != "pass" && t.result != "skip" {
@@ -30,7 +30,7 @@ func (r *results) failed() bool {
 // emulatorFault is the note of a test whose machine died of a mistake of QEMU.
 const emulatorFault = "emulator-fault"
 
-// emulatorFaults are the names of tests that noted one.
+// emulatorFaults returns the names of tests with that note.
 func (r *results) emulatorFaults() (all []string) {
 	for _, name := range r.order {
 		if slices.ContainsFunc(r.tests[name].notes, func(n [2]string) bool { return n[0] == emulatorFault }) {
@@ -40,7 +40,7 @@ func (r *results) emulatorFaults() (all []string) {
 	return all
 }
 
-// forget drops a test with all that belongs to it.
+// forget drops a test with everything that belongs to it.
 func (r *results) forget(name string) {
 	r.order = slices.DeleteFunc(r.order, func(n string) bool {
 		if n != name && !strings.HasPrefix(n, name+"/") {
@@ -59,10 +59,10 @@ type test struct {
 	said   string // the last line it logged
 
 	parent    bool // it has subtests
-	explained bool // one of them failed, and so it does
+	explained bool // one of them failed, which is why this one does
 }
 
-// place is where a test stands in the matrix; it follows from its name.
+// place is a test's place in the matrix; it follows from its name.
 type place struct {
 	group     string // the test function
 	what      string // the row
@@ -76,7 +76,7 @@ var (
 	transportPart = regexp.MustCompile(`^(rdma|tcp)$`)
 )
 
-// placeOf finds the kernel, the MTU and the transport among the parts of a test's name.
+// placeOf extracts the kernel, the MTU and the transport from the parts of a test's name.
 func placeOf(name string) (p place) {
 	parts := strings.Split(name, "/")
 	p.group = parts[0]
@@ -134,7 +134,7 @@ func (r *results) add(e *event) {
 
 var logLine = regexp.MustCompile(`^ +[a-z0-9_]+\.go:\d+: (.*)\n`)
 
-// logged is what a line of output has that a test logged.
+// logged returns the part of a line of output that a test logged.
 func logged(output string) string {
 	if m := logLine.FindStringSubmatch(output); m != nil {
 		return m[1]
@@ -142,7 +142,7 @@ func logged(output string) string {
 	return ""
 }
 
-// above are the tests that a test is a part of.
+// above returns the tests that a test is a part of.
 func (r *results) above(name string) (all []*test) {
 	for i, c := range name {
 		if t := r.tests[name[:i]]; c == '/' && t != nil {
@@ -152,7 +152,7 @@ func (r *results) above(name string) (all []*test) {
 	return all
 }
 
-// ordered are the tests as they began, those of the group alone.
+// ordered returns the tests in the order in which they began, only those of the group.
 func (r *results) ordered(group string) (all []*test) {
 	for _, name := range r.order {
 		if t := r.tests[name]; t.group == group {
@@ -171,7 +171,7 @@ func (r *results) groups() (all []string) {
 	return all
 }
 
-// markdown is everything as a page has it.
+// markdown returns everything in a page's format.
 func (r *results) markdown() string {
 	var b strings.Builder
 	for _, g := range r.groups() {
@@ -183,8 +183,8 @@ func (r *results) markdown() string {
 	return b.String()
 }
 
-// matrix writes the results of the tests that have no subtests, or failed by themselves, a row
-// for each thing and a column for each peer.
+// matrix writes the results of the tests that have no subtests, or that failed by themselves: a row for each thing and
+// a column for each peer.
 func matrix(b *strings.Builder, tests []*test) {
 	var rows, peers []string
 	cells := map[[2]string][]string{}
@@ -222,7 +222,7 @@ func matrix(b *strings.Builder, tests []*test) {
 	}
 }
 
-// cell is what a cell says of the test: the transport over which it passed, or more of others.
+// cell returns the cell's text for the test: the transport over which it passed, or more for other results.
 func (t *test) cell() string {
 	name := t.transport
 	switch {
@@ -261,8 +261,8 @@ type noted struct {
 	by        map[string][]string // who noted the value
 }
 
-// notes writes what the tests noted: a line for each value, or a block where it has lines, or a
-// table where these have tabs.
+// notes writes what the tests noted: a line for each value, or a block if it has several lines, or a table if these
+// have tabs.
 func notes(b *strings.Builder, tests []*test) {
 	var all []*noted
 	for _, t := range tests {
@@ -318,5 +318,5 @@ func writeTable(b *strings.Builder, lines []string) {
 	b.WriteString("\n")
 }
 
-// lineBreak stands in a note for the end of a line, which it can't have.
+// lineBreak stands for the end of a line in a note, which can't contain one.
 const lineBreak = " | "

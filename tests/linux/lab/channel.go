@@ -64,7 +64,7 @@ func newChannel(ctx context.Context, conn net.Conn) (*channel, error) {
 	return c, nil
 }
 
-// receive gives replies to the commands that wait for them, until the channel dies.
+// receive passes replies to the commands that wait for them, until the channel dies.
 func (c *channel) receive(in *gob.Decoder) {
 	for {
 		var r control.Reply
@@ -100,7 +100,7 @@ func (c *channel) end(id uint64, w *command) {
 	close(w.ended)
 }
 
-// run runs a shell line to its end. One that ctx ends is killed.
+// run runs a shell line to its end. When ctx ends, it is killed.
 func (c *channel) run(ctx context.Context, line string) (stdout, stderr string, code int, err error) {
 	w := &command{ended: make(chan struct{})}
 	c.mu.Lock()
@@ -134,7 +134,7 @@ func (c *channel) run(ctx context.Context, line string) (stdout, stderr string, 
 
 func (c *channel) close() { c.conn.Close() }
 
-// dead says whether the machine has ended.
+// dead reports whether the machine has ended.
 func (c *channel) dead() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

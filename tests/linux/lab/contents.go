@@ -1,6 +1,6 @@
 package lab
 
-// packages are those that the tools come from.
+// packages are the packages that the tools come from.
 var packages = []string{
 	"busybox-static", "dash", "bash", "kmod", "nvme-cli", "fio", "iproute2", "rdma-core", "ibverbs-utils",
 	"ibverbs-providers", "rdmacm-utils", "perftest", "e2fsprogs", "util-linux", "mount", "coreutils", "sqlite3",

@@ -17,8 +17,8 @@ const (
 	modeLink    = 0o120000
 )
 
-// writeArchive writes the files, and the directories that they lie in, as the "newc" archive
-// that the kernel unpacks into its first file system.
+// writeArchive writes the files, and the directories that they are in, as the "newc" archive that the kernel unpacks
+// into its first file system.
 func writeArchive(w io.Writer, all files) error {
 	b := bufio.NewWriterSize(w, 1<<20)
 	inode := 0

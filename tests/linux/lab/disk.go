@@ -15,9 +15,8 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/crash"
 )
 
-// Disk is a disk with a volatile write cache, which a machine reaches through QEMU. It is a
-// server of the NBD protocol (https://github.com/NetworkBlockDevice/nbd, doc/proto.md), in
-// memory. One machine uses it at a time.
+// Disk is a disk with a volatile write cache, which a machine accesses through QEMU. It is a server of the NBD protocol
+// (https://github.com/NetworkBlockDevice/nbd, doc/proto.md), in memory. Only one machine uses it at a time.
 type Disk struct {
 	socket   string
 	listener net.Listener
@@ -27,15 +26,15 @@ type Disk struct {
 	unused sync.Cond // conn became nil
 	medium *crash.Medium
 	conn   net.Conn
-	err    error // what QEMU said that isn't understood
+	err    error // what QEMU sent that isn't understood
 
 	broken atomic.Bool
 }
 
-// sector is what a disk writes whole.
+// sector is the unit that a disk writes whole.
 const sector = 512
 
-// NewDisk makes a disk of size bytes of zeroes. dir is where its socket is.
+// NewDisk makes a disk of size bytes of zeroes. dir is the directory of its socket.
 func NewDisk(dir string, size int64) (*Disk, error) {
 	d := &Disk{socket: filepath.Join(dir, "disk"), medium: crash.NewMedium(size, sector)}
 	d.unused.L = &d.mu
@@ -58,8 +57,8 @@ func (d *Disk) Close() {
 	d.served.Wait()
 }
 
-// PowerFail takes the disk's power away, after its machine was closed: what lay in its cache is
-// lost, but for sectors that rnd chooses. It returns how many sectors lay there.
+// PowerFail cuts the disk's power, after its machine was closed: what was in its cache is lost, except for sectors that
+// rnd chooses. It returns how many sectors were in the cache.
 func (d *Disk) PowerFail(rnd *rand.Rand) (cached int, err error) {
 	d.powerless(func() {
 		cached, err = d.medium.Pending(), d.err
@@ -78,10 +77,10 @@ func (d *Disk) powerless(do func()) {
 	do()
 }
 
-// Break has all reads and writes fail from now on, or work again.
+// Break makes all reads and writes fail from now on, or work again.
 func (d *Disk) Break(broken bool) { d.broken.Store(broken) }
 
-// accept serves one connection after the other.
+// accept serves one connection after another.
 func (d *Disk) accept() {
 	for {
 		conn, err := d.listener.Accept()
@@ -97,7 +96,7 @@ func (d *Disk) accept() {
 		d.mu.Lock()
 		d.conn = nil
 		d.unused.Broadcast()
-		if errors.Is(err, errNBD) { // all else is the end of the machine
+		if errors.Is(err, errNBD) { // everything else is the end of the machine
 			d.err = err
 		}
 		d.mu.Unlock()
@@ -136,7 +135,7 @@ const (
 	nbdMost = 32 << 20 // bytes of a request
 )
 
-// errNBD says that the peer doesn't keep to the protocol.
+// errNBD says that the peer violates the protocol.
 var errNBD = errors.New("lab: not understood in the NBD protocol")
 
 func (c *nbd) serve() error {
@@ -173,7 +172,7 @@ func (c *nbd) negotiate() error {
 		if o.Magic != nbdOptionMagic || o.Length > nbdMost {
 			return fmt.Errorf("%w: option %+v", errNBD, o)
 		}
-		if _, err := c.in.Discard(int(o.Length)); err != nil { // any name is that of the one export
+		if _, err := c.in.Discard(int(o.Length)); err != nil { // any name means the only export
 			return err
 		}
 		switch o.Option {
@@ -204,7 +203,7 @@ func (c *nbd) reply(option, kind uint32, data []byte) error {
 	return err
 }
 
-// request serves one.
+// request serves one request.
 func (c *nbd) request() error {
 	var q struct {
 		Magic       uint32

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// nbdClient is as much of one as the test needs.
+// nbdClient is as much of a client as the test needs.
 type nbdClient struct {
 	t    *testing.T
 	conn net.Conn
@@ -59,8 +59,7 @@ func (c *nbdClient) do(flags, kind uint16, off uint64, n uint32, data string, co
 	c.expect("\x67\x44\x66\x98\x00\x00\x00" + string(code) + "a cookie" + want)
 }
 
-// TestDisk: what was flushed, or written with FUA, is there after a power failure; of what else
-// was written, any sectors.
+// TestDisk: what was flushed, or written with FUA, is there after a power failure; of other writes, any sectors may be.
 func TestDisk(t *testing.T) {
 	d, err := NewDisk(t.TempDir(), 4096)
 	if err != nil {

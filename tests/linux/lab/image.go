@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// Kernels are the versions that tests run against; a Debian may lack one.
+// Kernels are the versions that tests run against; a Debian release may lack one.
 var Kernels = []string{"6.12", "6.1"}
 
 // Image is a kernel and its first file system, ready to boot.
@@ -26,13 +26,12 @@ type Image struct {
 	Release string // as uname -r says it
 	Kernel  string // path of the ELF kernel
 	Files   string // path of the archive, without init
-	Init    string // path of an archive with /init, to follow it
+	Init    string // path of an archive with /init, to be appended to it
 }
 
-// Prepare installs what the host lacks, downloads Debian's packages, and makes the images that the
-// cache doesn't have: a minute or two the first time, some seconds later. WorkDir must have been
-// called. A version that this Debian doesn't have is left out, if it has another. The process that
-// Isolate started gets what the one before prepared.
+// Prepare installs what the host lacks, downloads Debian's packages, and makes the images that the cache doesn't have:
+// a minute or two the first time, some seconds later. WorkDir must have been called. A version that this Debian doesn't
+// have is left out, if it has another. The process that Isolate started gets what its parent prepared.
 func Prepare(ctx context.Context, versions ...string) (map[string]*Image, error) {
 	list := filepath.Join(os.TempDir(), "images.json")
 	if Isolated() {
@@ -50,7 +49,7 @@ func Prepare(ctx context.Context, versions ...string) (map[string]*Image, error)
 	}
 	cache = filepath.Join(cache, "nvmeof-lab")
 	kernels, all, err := resolve(ctx, versions)
-	if err != nil { // perhaps it was never told what there is
+	if err != nil { // perhaps its package lists were never fetched
 		if _, uerr := output(ctx, "", "apt-get", "update"); uerr != nil {
 			return nil, errors.Join(err, uerr)
 		}
@@ -128,10 +127,10 @@ func buildInit(ctx context.Context) (string, error) {
 	return out + ".cpio", os.WriteFile(out+".cpio", b.Bytes(), 0o600)
 }
 
-// cached returns the image of these packages and contents, and makes it where it isn't there.
+// cached returns the image of these packages and contents, and makes it if it doesn't exist.
 func cached(ctx context.Context, cache, version, release string, debs []string) (*Image, error) {
 	sum := sha256.New()
-	fmt.Fprintln(sum, "2", tools, besides, links, modules) // the number stands for how images are made
+	fmt.Fprintln(sum, "2", tools, besides, links, modules) // the number is the version of how images are made
 	for _, d := range debs {
 		fmt.Fprintln(sum, filepath.Base(d))
 	}
@@ -148,10 +147,10 @@ func cached(ctx context.Context, cache, version, release string, debs []string) 
 	return image, nil
 }
 
-// unusedFor is how long an image that nobody uses stays in the cache.
+// unusedFor is how long an unused image stays in the cache.
 const unusedFor = 7 * 24 * time.Hour
 
-// prune removes the images that were not used since then.
+// prune removes the images that have been unused for longer.
 func prune(cache string, since time.Time) {
 	for _, kind := range []string{"*.vmlinux", "*.cpio"} {
 		names, _ := filepath.Glob(filepath.Join(cache, kind))
@@ -163,7 +162,7 @@ func prune(cache string, since time.Time) {
 	}
 }
 
-// make makes both files; the archive comes last, and by renaming, so that one that exists is whole.
+// make makes both files; the archive comes last, and by renaming, so that one that exists is complete.
 func (i *Image) make(ctx context.Context, debs []string) error {
 	source := files{}
 	for _, d := range debs {
@@ -199,7 +198,7 @@ func (i *Image) make(ctx context.Context, debs []string) error {
 	return os.Rename(i.Files+".new", i.Files)
 }
 
-// worthKeeping says whether a file of a package may get into an image.
+// worthKeeping reports whether a file of a package may get into an image.
 func worthKeeping(name string) bool {
 	if strings.HasPrefix(name, "usr/lib/modules/") && strings.Contains(name, "/kernel/") {
 		for _, dir := range []string{"/kernel/arch/", "/kernel/block/", "/kernel/crypto/", "/kernel/fs/", "/kernel/lib/", "/kernel/net/"} {
@@ -260,8 +259,7 @@ func userland(ctx context.Context, source files) (files, error) {
 // libraryDirs are where Debian has libraries.
 var libraryDirs = []string{"usr/lib/x86_64-linux-gnu/", "usr/lib64/", "usr/lib/"}
 
-// take puts a file into the image, under the name that it is asked for by, with the libraries
-// that it needs.
+// take puts a file into the image, under the name that was asked for, with the libraries that it needs.
 func (fs files) take(source files, name string) error {
 	if fs[name] != nil {
 		return nil
@@ -298,7 +296,7 @@ func (fs files) takeLibrary(source files, lib, beside string) error {
 	return fmt.Errorf("lab: no package has %s", lib)
 }
 
-// libraries are the shared libraries that an ELF file names, and its dynamic linker.
+// libraries returns the shared libraries that an ELF file names, and its dynamic linker.
 func libraries(data []byte) ([]string, error) {
 	e, err := elf.NewFile(bytes.NewReader(data))
 	if err != nil {

@@ -74,7 +74,7 @@ func TestFollow(t *testing.T) {
 	}
 }
 
-// TestVmlinux: wrong kernels are errors; a payload that isn't compressed comes out as it is.
+// TestVmlinux: wrong kernels are errors; a payload that isn't compressed is returned as it is.
 func TestVmlinux(t *testing.T) {
 	image := make([]byte, 4096)
 	image[0x1f1] = 1

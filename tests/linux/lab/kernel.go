@@ -26,7 +26,7 @@ func vmlinux(ctx context.Context, bzImage []byte) ([]byte, error) {
 	if off+4 > end || end > len(bzImage) {
 		return nil, errors.New("lab: the kernel's payload lies outside it")
 	}
-	payload := bzImage[off : end-4] // the last four bytes are its length, for who decompresses it
+	payload := bzImage[off : end-4] // the last four bytes are its length, for decompressors
 	elf, err := decompress(ctx, payload)
 	if err != nil {
 		return nil, err

@@ -21,7 +21,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/tests/linux/control"
 )
 
-// Config is what a machine is made of.
+// Config describes a machine.
 type Config struct {
 	Name       string // at most 11 letters and digits
 	Number     int    // its address is 198.18.0.Number; 2 to 252
@@ -29,10 +29,10 @@ type Config struct {
 	Memory     int    // MiB; 0: 1024
 	Processors int    // 0: 1
 	Image      *Image
-	// Programs are static programs of the host that the machine has in /usr/bin.
+	// Programs are static programs of the host that the machine gets in /usr/bin.
 	Programs []string
-	// NVDIMM is a file of the host, of a multiple of 2 MiB, that is persistent memory of the
-	// machine: a store of the machine's processor is in it at once, whatever becomes of QEMU.
+	// NVDIMM is a file of the host, of a multiple of 2 MiB, that is persistent memory of the machine: a store by the
+	// machine's processor is in it at once, whatever happens to QEMU.
 	NVDIMM string
 	Disk   *Disk // /dev/vda
 	Shell  bool  // a person's shell on this terminal instead of Run
@@ -52,9 +52,8 @@ type Machine struct {
 	channel *channel
 }
 
-// Boot starts a machine and waits until it takes commands. A kernel may crash before it has begun
-// anything: the emulated processors don't always see the code that one of them patches. Then it
-// boots again.
+// Boot starts a machine and waits until it accepts commands. A kernel may crash before it has begun anything, since an
+// emulated processor doesn't always see code that another one patches. Then Boot boots it again.
 func Boot(ctx context.Context, c Config) (*Machine, error) {
 	m, err := boot(ctx, c)
 	for range 2 {
@@ -115,7 +114,7 @@ func boot(ctx context.Context, c Config) (_ *Machine, err error) {
 
 func (m *Machine) path(name string) string { return filepath.Join(m.dir, name) }
 
-// tapName is the host's end of the machine's network.
+// tapName returns the name of the host's end of the machine's network.
 func (m *Machine) tapName() string { return "tap-" + m.Name }
 
 // start runs QEMU.
@@ -138,7 +137,7 @@ func (m *Machine) start() error {
 	return m.qemu.Start()
 }
 
-// writeInitrd joins archives; the kernel unpacks those that follow one another.
+// writeInitrd concatenates archives; the kernel unpacks them one after another.
 func (m *Machine) writeInitrd() error {
 	var initrd bytes.Buffer
 	for _, name := range []string{m.Image.Files, m.Image.Init} {
@@ -162,7 +161,7 @@ func (m *Machine) writeInitrd() error {
 	return os.WriteFile(m.path("initrd"), initrd.Bytes(), 0o600)
 }
 
-// plain are virtio-net's offloads, all off: what the machine sends is what a wire would carry.
+// plain turns off all of virtio-net's offloads: what the machine sends is what a wire would carry.
 const plain = ",csum=off,gso=off,host_tso4=off,host_tso6=off,host_ecn=off,host_ufo=off" +
 	",guest_csum=off,guest_tso4=off,guest_tso6=off,guest_ecn=off,guest_ufo=off"
 
@@ -174,7 +173,7 @@ func (m *Machine) arguments() []string {
 	}
 	kernel := []string{
 		"console=ttyS0", "quiet", "loglevel=5", "panic=-1", "oops=panic", "mitigations=off", "nowatchdog",
-		"rcupdate.rcu_cpu_stall_suppress=1", // it is the host that stands still
+		"rcupdate.rcu_cpu_stall_suppress=1", // it is the host that stalls
 		"audit=0", "tsc=reliable", "no_timer_check", "net.ifnames=0", "random.trust_cpu=on", "cgroup_disable=memory",
 		"lab.name=" + m.Name,
 		fmt.Sprintf("lab.addresses=%s/24,%s/64", m.Addr, m.Addr6),
@@ -219,13 +218,12 @@ func (m *Machine) arguments() []string {
 	)
 }
 
-// processor is what the machine's processors are. Of cmpxchg16b, with which kernels take and give memory,
-// QEMU 7.2 makes wrong flags now and then: where it fails and an interrupt comes right after it, the kernel
-// goes on with the direction or the mode that an address happens to have in its bits, or dies of it.
+// processor is the model of the machine's processors. For cmpxchg16b, with which kernels allocate and free memory, QEMU
+// 7.2 occasionally computes wrong flags: if it fails and an interrupt comes right after it, the kernel continues with
+// whatever direction or mode the bits of an address happen to select, or dies of it.
 const processor = "qemu64,-cx16,+ssse3,+sse4.1,+sse4.2,+popcnt,+lahf_lm,+pclmulqdq,+aes,+rdrand,+abm,+movbe,+clflushopt,+clwb"
 
-// nvdimmSize is the length of the file that is the machine's NVDIMM; 0 where there is none, of
-// which QEMU tells.
+// nvdimmSize returns the length of the file that is the machine's NVDIMM; 0 if there is none, which QEMU reports.
 func (m *Machine) nvdimmSize() int64 {
 	info, err := os.Stat(m.NVDIMM)
 	if err != nil {
@@ -243,7 +241,7 @@ func (m *Machine) Freeze() { _ = m.qemu.Process.Signal(syscall.SIGSTOP) }
 // Thaw lets it go on; its clock has not stopped.
 func (m *Machine) Thaw() { _ = m.qemu.Process.Signal(syscall.SIGCONT) }
 
-// Plug connects the machine's network or, not in, cuts it: the machine sees no link go down.
+// Plug connects the machine's network or, if in is false, cuts it: the machine doesn't see a link go down.
 func (m *Machine) Plug(ctx context.Context, in bool) error {
 	if in {
 		return ip(ctx, "link set "+m.tapName()+" master "+bridge)
@@ -251,8 +249,7 @@ func (m *Machine) Plug(ctx context.Context, in bool) error {
 	return ip(ctx, "link set "+m.tapName()+" nomaster")
 }
 
-// Close ends the machine at once, as its power supply does. What it had connected to sees it go
-// silent.
+// Close ends the machine at once, as losing its power supply would. Its peers see it go silent.
 func (m *Machine) Close() {
 	if m.channel != nil {
 		m.channel.close()
@@ -265,8 +262,8 @@ func (m *Machine) Close() {
 	_ = os.RemoveAll(m.dir)
 }
 
-// ExitError is the error of a command that ended with another exit code than 0; of one that a signal
-// ended, that is 128 and the signal.
+// ExitError is the error of a command that ended with an exit code other than 0; if a signal ended it, that is 128 plus
+// the signal.
 type ExitError struct {
 	Code   int
 	Stderr string
@@ -274,8 +271,8 @@ type ExitError struct {
 
 func (e *ExitError) Error() string { return fmt.Sprintf("exit code %d: %s", e.Code, e.Stderr) }
 
-// Run runs a shell line in the machine, for as long as ctx allows, and returns its standard
-// output. The error of one that fails has what it wrote to its standard error.
+// Run runs a shell line in the machine, for as long as ctx allows, and returns its standard output. If it fails, the
+// error includes its standard error.
 func (m *Machine) Run(ctx context.Context, line string) (string, error) {
 	out, stderr, code, err := m.channel.run(ctx, line)
 	if err == nil && code != 0 {
@@ -287,17 +284,16 @@ func (m *Machine) Run(ctx context.Context, line string) (string, error) {
 	return out, nil
 }
 
-// complaints is what a kernel writes that has found a fault in itself.
+// complaints matches what a kernel writes that has found a fault in itself.
 var complaints = regexp.MustCompile(`(?m)^.*(BUG:|Oops|WARNING: CPU|Call Trace|blocked for more than|Kernel panic|general protection|refcount_t).*$`)
 
-// Complaints are the lines of the console with which the kernel says that something in it is
-// wrong.
+// Complaints returns the lines of the console with which the kernel says that something in it is wrong.
 func (m *Machine) Complaints() []string {
 	b, _ := os.ReadFile(m.path("console"))
 	return complaints.FindAllString(string(b), -1)
 }
 
-// Crashed says whether the machine no longer answers, and what it and QEMU said last.
+// Crashed reports whether the machine no longer answers, and what it and QEMU said last.
 func (m *Machine) Crashed() (last string, crashed bool) {
 	if !m.channel.dead() {
 		return "", false
@@ -305,12 +301,12 @@ func (m *Machine) Crashed() (last string, crashed bool) {
 	return m.consoleTail(), true
 }
 
-// dumpedFlags are the flags that a dying kernel found in the processor.
+// dumpedFlags matches the flags that a dying kernel found in the processor.
 var dumpedFlags = regexp.MustCompile(`EFLAGS: ([0-9a-f]{8})\b`)
 
-// EmulatorFault says whether the kernel died of what no processor does: of flags that can't be set, or
-// of a double fault in the midst of ordinary code. QEMU makes such mistakes now and then; neither the
-// kernel nor who talked to it did.
+// EmulatorFault reports whether the kernel died of something that no real processor does: of flags that can't be set,
+// or of a double fault in the middle of ordinary code. QEMU makes such mistakes now and then; neither the kernel nor
+// its peers are to blame.
 func (m *Machine) EmulatorFault() bool {
 	b, _ := os.ReadFile(m.path("console"))
 	return emulatorFault(b)
@@ -326,7 +322,7 @@ func emulatorFault(console []byte) bool {
 	return bytes.Contains(console, []byte("PANIC: double fault"))
 }
 
-// consoleTail is the end of what the machine and QEMU said, for errors.
+// consoleTail returns the end of what the machine and QEMU said, for errors.
 func (m *Machine) consoleTail() string {
 	var all []byte
 	for _, name := range []string{"qemu.log", "console"} {

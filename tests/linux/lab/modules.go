@@ -26,7 +26,7 @@ func addModules(ctx context.Context, image, kernel files, release string, wanted
 		todo = todo[1:]
 		place := strings.TrimSuffix(name, ".xz")
 		if name == "" || image[place] != nil {
-			continue // built in, not of this kernel, or there
+			continue // built in, not of this kernel, or already there
 		}
 		data, err := decompress(ctx, kernel[name].data)
 		if err != nil {
@@ -43,10 +43,10 @@ func addModules(ctx context.Context, image, kernel files, release string, wanted
 	return index(ctx, image, dir, release)
 }
 
-// moduleName is the name that the kernel gives a module: files may have a dash in it.
+// moduleName returns the name that the kernel gives a module: files may have a dash in it.
 func moduleName(s string) string { return strings.ReplaceAll(s, "-", "_") }
 
-// dependencies are the modules that a module says it needs, or wants first.
+// dependencies returns the modules that a module says it needs, or wants first.
 func dependencies(module []byte) (names []string) {
 	for entry := range bytes.SplitSeq(module, []byte{0}) {
 		if v, ok := bytes.CutPrefix(entry, []byte("depends=")); ok && len(v) > 0 {

@@ -19,19 +19,18 @@ var (
 	HostAddr  = netip.MustParseAddr("198.18.0.1")
 	HostAddr6 = netip.MustParseAddr("fd00:18::1")
 
-	// OtherAddrs are the host's as well: for more RNICs.
+	// OtherAddrs are also the host's: for more RNICs.
 	OtherAddrs = []netip.Addr{netip.MustParseAddr("198.18.0.253"), netip.MustParseAddr("198.18.0.254")}
 )
 
-// isolatedEnv marks the process that has the network to itself.
+// isolatedEnv marks the process that has a network of its own.
 const isolatedEnv = "NVMEOF_LAB_ISOLATED"
 
-// Isolated says whether this process has a network namespace of its own.
+// Isolated reports whether this process has a network namespace of its own.
 func Isolated() bool { return os.Getenv(isolatedEnv) != "" }
 
-// Isolate runs this program again with the same arguments, in a network namespace of its own,
-// and returns its exit code. The namespace ends with the last process in it, so nothing is
-// left behind, however the program ends.
+// Isolate runs this program again with the same arguments, in a network namespace of its own, and returns its exit
+// code. The namespace ends with the last process in it, so nothing is left behind, however the program ends.
 func Isolate() int {
 	cmd := exec.Command("/proc/self/exe", os.Args[1:]...) //nolint:gosec // this very program, as it was called
 	cmd.Env = append(os.Environ(), isolatedEnv+"=1")

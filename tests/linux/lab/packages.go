@@ -57,7 +57,7 @@ func output(ctx context.Context, dir, name string, args ...string) ([]byte, erro
 	return out, nil
 }
 
-// needless are packages that others depend on, but of which no file gets into an image.
+// needless are packages that others depend on, but no file of which gets into an image.
 var needless = []string{
 	"adduser", "cdebconf", "debconf", "dpkg", "init-system-helpers", "libfile-find-rule-perl",
 	"libnumber-compare-perl", "libpam-modules", "libpam-modules-bin", "libperl", "libpython3", "libtext-glob-perl",
@@ -76,7 +76,7 @@ func closure(ctx context.Context, packages []string) ([]string, error) {
 	var all []string
 	for line := range strings.Lines(string(out)) {
 		name := strings.TrimSpace(line)
-		// Dependencies are indented and come again as packages; <…> is a virtual one.
+		// Dependencies are indented and are listed again as packages; <…> is a virtual one.
 		if line[0] == ' ' || line[0] == '<' || line[0] == '|' {
 			continue
 		}
@@ -110,7 +110,7 @@ func download(ctx context.Context, cache string, packages []string) ([]string, e
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
 	}
-	// Each line is 'URI' FILE SIZE HASH. A file that lies in the directory would be left out.
+	// Each line is 'URI' FILE SIZE HASH. A file that is already in the directory would be omitted.
 	args := []string{"-o", "APT::Sandbox::User=root", "download"}
 	out, err := output(ctx, cache, "apt-get", append(append(slices.Clone(args), "--print-uris"), packages...)...)
 	if err != nil {
@@ -148,7 +148,7 @@ type file struct {
 // has it since 12.
 type files map[string]*file
 
-// add reads the files of a package that keep wants.
+// add reads the files of a package that keep accepts.
 func (fs files) add(ctx context.Context, deb string, keep func(name string) bool) (err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -195,7 +195,7 @@ func (fs files) add(ctx context.Context, deb string, keep func(name string) bool
 	}
 }
 
-// underUsr is the name of a file since /bin, /sbin and /lib are links into /usr.
+// underUsr returns the name of a file given that /bin, /sbin and /lib are links into /usr.
 func underUsr(name string) string {
 	for _, dir := range []string{"bin/", "sbin/", "lib/", "lib64/"} {
 		if strings.HasPrefix(name, dir) {

@@ -8,13 +8,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Sniffer sees every frame that a machine sends and gets, as it is on the wire.
+// Sniffer sees every frame that a machine sends and receives, as it is on the wire.
 type Sniffer struct {
 	fd   int
 	wake [2]int // a pipe: its end says that no more is wanted
 }
 
-// sniffBuffer holds the frames that the reader hasn't come to, in bytes.
+// sniffBuffer is the size of the buffer for frames that haven't been read yet, in bytes.
 const sniffBuffer = 64 << 20
 
 // Sniff begins to record the machine's frames.
@@ -40,8 +40,8 @@ func (m *Machine) Sniff() (*Sniffer, error) {
 	return s, nil
 }
 
-// Frames calls do for each frame, from its Ethernet header on, until Stop is called and the last
-// frame was seen. It returns how many frames there was no room for. do must not keep the frame.
+// Frames calls do for each frame, from its Ethernet header on, until Stop is called and the last frame was seen. It
+// returns how many frames there was no room for. do must not keep the frame.
 func (s *Sniffer) Frames(do func(frame []byte)) (lost uint32, err error) {
 	defer func() {
 		unix.Close(s.fd)

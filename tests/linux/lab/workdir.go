@@ -9,13 +9,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// workPrefix begins the name of the directory that a run keeps its files in.
+// workPrefix begins the name of the directory in which a run keeps its files.
 const workPrefix = "nvmeof-lab-"
 
-// WorkDir makes the directory for everything that this run writes, and makes it the one for
-// temporary files, so that a run leaves nothing behind that remove doesn't remove. What is left
-// of a run that was killed the next one removes: who uses a directory holds a lock on it. In the
-// process that Isolate started it is the directory of the process before.
+// WorkDir makes the directory for everything that this run writes, and makes it the one for temporary files, so that a
+// run leaves nothing behind that remove doesn't remove. What a killed run left is removed by the next one: a run holds
+// a lock on the directory that it uses. In the process that Isolate started it is the parent's directory.
 func WorkDir() (dir string, remove func(), err error) {
 	if Isolated() {
 		return os.TempDir(), func() {}, nil
@@ -37,8 +36,7 @@ func WorkDir() (dir string, remove func(), err error) {
 	}, nil
 }
 
-// lockDir locks a directory for as long as the file is open; it fails where another process
-// has the lock.
+// lockDir locks a directory for as long as the file is open; it fails if another process has the lock.
 func lockDir(dir string) (*os.File, error) {
 	f, err := os.Open(dir)
 	if err != nil {
@@ -51,8 +49,8 @@ func lockDir(dir string) (*os.File, error) {
 	return f, nil
 }
 
-// unlockedFor is the age from which a directory without a lock is of a run that was killed, and
-// not of one that is about to lock it.
+// unlockedFor is the age from which an unlocked directory is that of a run that was killed, and not of one that is
+// about to lock it.
 const unlockedFor = time.Minute
 
 // sweep removes the directories of runs that were killed.

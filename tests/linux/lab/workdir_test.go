@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// TestSweep: what a killed run left goes; what one uses, or has just made, stays.
+// TestSweep: what a killed run left is removed; what a run uses, or has just made, stays.
 func TestSweep(t *testing.T) {
 	tmp := t.TempDir()
 	old := time.Now().Add(-time.Hour)

@@ -1,5 +1,5 @@
-// Command shell boots one lab machine and gives a shell in it, on this terminal. The host's
-// side of its network is where the command after -- runs, if there is one: as
+// Command shell boots one lab machine and opens a shell in it, on this terminal. The command after --, if there is one,
+// runs on the host's side of its network:
 //
 //	go run ./tests/linux/shell -kernel 6.12 -- bin/nvmetgt serve -v mem:1GiB -l rdma://198.18.0.1:4420 -l tcp://198.18.0.1:4420
 package main
@@ -44,8 +44,7 @@ func prepareAll() error {
 	return err
 }
 
-// start runs a program beside the machine; it writes to the terminal, and so does its end if it
-// isn't stopped.
+// start runs a program alongside the machine; it writes to the terminal, and so does its end if it isn't stopped.
 func start(line []string) (stop func(), err error) {
 	cmd := exec.Command(line[0], line[1:]...)
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
