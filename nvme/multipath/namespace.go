@@ -91,7 +91,8 @@ type Lane struct {
 }
 
 // SubmitOne sends r, as host.Queue.SubmitOne does. Its Done is called when the request has ended on any path, or
-// when no path took it in time.
+// when no path took it in time. Requests submitted one after another may take different paths: a fused pair needs one
+// queue of one controller (host.Queue.Submit) where there are several.
 func (l Lane) SubmitOne(r *host.Request) {
 	l.n.begin(r, l.i)
 }
