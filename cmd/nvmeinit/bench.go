@@ -39,22 +39,22 @@ func newBench() *cobra.Command {
 	f := &benchFlags{job: fio.NewJob("bench")}
 	c := &cobra.Command{
 		Use:   "bench -t TRANSPORT -a ADDRESS --rw PATTERN [JOBFILE]",
-		Short: "Measure a namespace as fio does",
+		Short: "Benchmark a namespace as fio does",
 		Long: `bench runs jobs of reads, writes and trims, and reports operations and bytes a second,
-percentiles of latency, and the processor time of this side. Options of jobs are fio's,
-job files are fio's (- is standard input), and the fields of -o json and json+ are fio's.
-What the command line says of jobs goes before what a job file says.
+latency percentiles, and the processor time of this side. Job options, job files (- is
+standard input) and the fields of -o json and json+ are fio's. Job options on the command
+line override those in a job file.
 
-With --rate or --rate_iops operations are due at times of their own, whether others have
-ended or not, and latencies count from then.
+With --rate or --rate_iops operations are due at fixed times, whether earlier ones have
+ended or not, and latencies count from when an operation was due.
 
 With --compare the same work runs over several paths in turns, and one table shows the
-ratios and how they spread; --report draws it all on a page.
+ratios and their spread; --report plots it all on a page.
 
-With --path or --all-paths I/O takes several paths, and goes on when one is lost; so it does
-with --ctrl-loss-tmo alone when the target of the only one is started again.
+With --path or --all-paths I/O uses several paths, and continues when one is lost; with
+--ctrl-loss-tmo alone it continues when the target of a single path is restarted.
 
-Patterns that write or trim destroy what the namespace holds.`,
+Patterns that write or trim destroy the content of the namespace.`,
 		Example: `  nvmeinit bench -t rdma -a 127.0.0.1 --rw randread --bs 4k --iodepth 32 --runtime 10s
   nvmeinit bench -t tcp -a 127.0.0.1 --rw randrw --rwmixread 70 --numjobs 4 --runtime 30s -o json
   nvmeinit bench -t rdma -a 127.0.0.1 --rw randread --rate_iops 20k --iodepth 64 --runtime 30s
@@ -87,7 +87,7 @@ Patterns that write or trim destroy what the namespace holds.`,
 	fl.IntVar(&f.controllers, "controllers", 1, "`number` of times to connect, each with -i queues; the jobs spread over them, and those beyond numjobs stay idle")
 	cli.OutputFlag(fl, &f.output, cli.JSONPlus)
 	fl.Lookup("output-format").Usage += " with every latency that was counted"
-	fl.StringVar(&f.metrics, "metrics", "", "`ADDRESS:PORT` to serve figures for Prometheus on meanwhile")
+	fl.StringVar(&f.metrics, "metrics", "", "`ADDRESS:PORT` to serve metrics for Prometheus on meanwhile")
 	f.conn.paths.add(c, "any of these")
 	f.conn.add(c, true)
 	c.SetFlagErrorFunc(foreignFlag)

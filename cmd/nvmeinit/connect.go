@@ -21,16 +21,15 @@ func newConnect() *cobra.Command {
 	var hold bool
 	c := &cobra.Command{
 		Use:   "connect -t TRANSPORT -a ADDRESS",
-		Short: "Prove that a connection works, and show what it found",
+		Short: "Check that connecting works, and show what is there",
 		Long: `connect connects to a subsystem as a host does, shows the controller, the limits
 agreed, the namespaces and the round-trip time, and disconnects.
 
 With --hold it stays connected, with keep-alive, and shows a live line of figures
 until it is interrupted or the connection is lost, which is an error: it watches one
-connection and makes no other. It tells what the controller gives notice of, as
-namespaces that change. To be connected again, and by every path, is what
-connect-all --hold does. Signal HUP has connect read the files of its secrets again,
-and authenticate itself anew.`,
+connection and doesn't reconnect. It reports the controller's notices, such as of
+namespaces that change. connect-all --hold reconnects, and uses every path. Signal HUP
+makes connect read the files of its secrets again, and authenticate again.`,
 		Example: `  nvmeinit connect -t rdma -a 127.0.0.1
   nvmeinit connect -t tcp -a 127.0.0.1 -i 4 -Q 64 -k 10 --hold`,
 		Args: cli.NoArgs,

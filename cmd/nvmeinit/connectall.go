@@ -24,15 +24,15 @@ func newConnectAll() *cobra.Command {
 	var hold bool
 	c := &cobra.Command{
 		Use:   "connect-all -t TRANSPORT -a ADDRESS",
-		Short: "Connect to every subsystem that discovery tells of, by all its paths",
+		Short: "Connect to every subsystem that discovery lists, over all its paths",
 		Long: `connect-all asks a discovery controller, and those that it refers to, which subsystems
-there are for this host, connects to each by every path, shows them, and disconnects.
--n restricts it to one subsystem, which has to be there unless --hold waits for it.
+there are for this host, connects to each over every path, shows them, and disconnects.
+-n restricts it to one subsystem, which must exist unless --hold waits for it.
 
-With --hold it stays connected: paths that are lost come back, and what is added at the
-targets is connected to when they notify of it, and it says of a discovery controller that it
-gives no notices; each change is a line, but of a path that comes and goes all the time only
-some are told. It ends when it is interrupted.`,
+With --hold it stays connected until it is interrupted: it reconnects lost paths, and
+connects to what is added at the targets when they notify it; if a discovery controller
+gives no notices, it says so. Each change is reported in a line, except that for a path
+that comes and goes all the time only some are.`,
 		Example: `  nvmeinit connect-all -t tcp -a 192.0.2.1 -s 8009
   nvmeinit connect-all -t rdma -a 127.0.0.1 --hold --ctrl-loss-tmo -1`,
 		Args: cli.NoArgs,

@@ -44,24 +44,24 @@ func (f *connFlags) add(c *cobra.Command, subsystem bool) {
 	cli.Offer(fl, "transport", cli.Transports())
 	fl.StringVarP(&f.traddr, "traddr", "a", "", "IP `ADDRESS` of the target, or its name")
 	fl.StringVarP(&f.trsvcid, "trsvcid", "s", "", "`PORT` of the target (default 4420)")
-	fl.StringVarP(&f.hostTraddr, "host-traddr", "w", "", "IP `ADDRESS` to connect from (default what the route says)")
+	fl.StringVarP(&f.hostTraddr, "host-traddr", "w", "", "IP `ADDRESS` to connect from (default chosen by the route)")
 	if subsystem {
-		fl.StringVarP(&f.nqn, "nqn", "n", "", "`NQN` of the subsystem (default the only one that the target has)")
+		fl.StringVarP(&f.nqn, "nqn", "n", "", "`NQN` of the subsystem (default the only one of the target)")
 	}
-	fl.StringVarP(&f.hostNQN, "hostnqn", "q", "", "`NQN` of this host (default nvme-cli's, or one made of the machine's identity)")
+	fl.StringVarP(&f.hostNQN, "hostnqn", "q", "", "`NQN` of this host (default nvme-cli's, or one derived from the machine's identity)")
 	fl.StringVar(&f.hostID, "hostid", "", "`UUID` of this host (default likewise)")
 	f.secrets.add(fl)
 	if subsystem {
-		fl.IntVarP(&f.queues, "nr-io-queues", "i", 0, "`number` of I/O queues (default one a processor)")
+		fl.IntVarP(&f.queues, "nr-io-queues", "i", 0, "`number` of I/O queues (default one per processor)")
 		fl.IntVarP(&f.queueSize, "queue-size", "Q", 128, "`entries` of an I/O queue")
-		fl.IntVarP(&f.kato, "keep-alive-tmo", "k", 5, "`seconds` of silence after which each side gives the other up, 0 for never")
-		fl.BoolVarP(&f.disableSQFlow, "disable-sqflow", "d", false, "no flow control of submission queues, without which a TCP target may answer a read by its data alone")
+		fl.IntVarP(&f.kato, "keep-alive-tmo", "k", 5, "`seconds` of silence after which either side gives up on the other, 0 for never")
+		fl.BoolVarP(&f.disableSQFlow, "disable-sqflow", "d", false, "no flow control of submission queues; a TCP target may then answer a read with its data alone")
 	}
 	fl.DurationVar(&f.timeout, "timeout", 10*time.Second, "`time` that connecting may take")
-	fl.BoolVarP(&f.hdrDigest, "hdr-digest", "g", false, "TCP: protect headers by digests")
-	fl.BoolVarP(&f.dataDigest, "data-digest", "G", false, "TCP: protect data by digests")
+	fl.BoolVarP(&f.hdrDigest, "hdr-digest", "g", false, "TCP: protect headers with digests")
+	fl.BoolVarP(&f.dataDigest, "data-digest", "G", false, "TCP: protect data with digests")
 	f.packets.AddFlags(fl, "nvmetgt serve --help lists them")
-	fl.StringVar(&f.pcap, "pcap", "", "`FILE` to write every packet to, as pcapng for Wireshark; it must not exist")
+	fl.StringVar(&f.pcap, "pcap", "", "`FILE` to capture all packets in, as pcapng for Wireshark; it must not exist")
 	cli.AddFlags(c, "Connection", fl)
 }
 

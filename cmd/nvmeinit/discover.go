@@ -16,9 +16,9 @@ func newDiscover() *cobra.Command {
 	f := &connFlags{}
 	c := &cobra.Command{
 		Use:   "discover -t TRANSPORT -a ADDRESS",
-		Short: "List the subsystems that a target has",
+		Short: "List the subsystems of a target",
 		Long: `discover asks the target's discovery controller which subsystems it has for this
-host, and where each is reached.`,
+host, and at which addresses.`,
 		Example: `  nvmeinit discover -t rdma -a 127.0.0.1
   nvmeinit discover -t tcp -a 192.0.2.1 -s 8009 -o json`,
 		Args: cli.NoArgs,

@@ -78,8 +78,8 @@ the specification and of nvme-cli.`,
 func newList() *cobra.Command {
 	return inspection{
 		use: "list", short: "List the namespaces of a subsystem",
-		long: `list shows a line for each namespace of the subsystem. One that can't be used here, as one
-with metadata, is left out: the command fails then, and says why.`,
+		long: `list shows a line for each namespace of the subsystem. One that can't be used here, such
+as one with metadata, is left out: the command then fails, and says why.`,
 		example: "  nvmeinit list -t rdma -a 127.0.0.1\n  nvmeinit list -t tcp -a 127.0.0.1 -o json",
 		run: func(c *cobra.Command, f *connFlags, s *session, _ uint32) error {
 			all, err := s.Namespaces(c.Context())

@@ -80,7 +80,7 @@ that of this connection too, or with --nsid of those that a namespace is attache
 
 func newNSDescs() *cobra.Command {
 	return inspection{
-		use: "ns-descs", short: "Show by what a namespace can be recognized",
+		use: "ns-descs", short: "Show the identifiers (UUID, NGUID, EUI64) of a namespace",
 		long: `ns-descs shows the Namespace Identification Descriptors of a namespace: its UUID, NGUID
 and EUI64, as far as it has them, and its command set.`,
 		example: "  nvmeinit ns-descs -t rdma -a 127.0.0.1 --nsid 1\n  nvmeinit ns-descs -t tcp -a 127.0.0.1 -o json",
@@ -145,7 +145,7 @@ controller has, each a number with a bit for each: bit 0 is the NVM command set.
 
 func newNVMIDCtrl() *cobra.Command {
 	return inspection{
-		use: "nvm-id-ctrl", short: "Show the limits of commands of the NVM command set",
+		use: "nvm-id-ctrl", short: "Show the limits of NVM command set commands",
 		long: `nvm-id-ctrl shows the Identify Controller page of the NVM command set: how much one
 Verify, Write Zeroes, Write Uncorrectable or Dataset Management takes; 0 is no limit.`,
 		example: "  nvmeinit nvm-id-ctrl -t rdma -a 127.0.0.1\n  nvmeinit nvm-id-ctrl -t tcp -a 127.0.0.1 -o json",
@@ -161,7 +161,7 @@ Verify, Write Zeroes, Write Uncorrectable or Dataset Management takes; 0 is no l
 
 func newIndependentIDNS() *cobra.Command {
 	return inspection{
-		use: "cmdset-ind-id-ns", short: "Show what a namespace is in any command set",
+		use: "cmdset-ind-id-ns", short: "Show what is common to namespaces of any command set",
 		long: `cmdset-ind-id-ns shows the I/O Command Set Independent Identify Namespace page of a
 namespace: whether it is shared and ready, its ANA group, what reservations it takes.`,
 		example: "  nvmeinit cmdset-ind-id-ns -t rdma -a 127.0.0.1 --nsid 1\n  nvmeinit cmdset-ind-id-ns -t tcp -a 127.0.0.1 -o json",

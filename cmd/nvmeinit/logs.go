@@ -44,7 +44,7 @@ func newSmartLog() *cobra.Command {
 }
 
 func newANALog() *cobra.Command {
-	return logCommand("ana-log", "Show by which state namespaces can be reached here",
+	return logCommand("ana-log", "Show the ANA states of namespaces at this controller",
 		`ana-log shows the Asymmetric Namespace Access log: the groups that the subsystem's
 namespaces are in, and the state of each at the endpoint that is connected to.`,
 		func(c *cobra.Command, f *connFlags, s *session) error {
@@ -58,7 +58,7 @@ namespaces are in, and the state of each at the endpoint that is connected to.`,
 
 func newErrorLog() *cobra.Command {
 	var entries int
-	c := logCommand("error-log", "Show the errors that the controller remembers",
+	c := logCommand("error-log", "Show the Error Information log",
 		`error-log shows the Error Information log, the newest error first: the command that
 failed, its status, and the place in it, a byte (and a bit of it) of the 64 of a command.
 
@@ -96,7 +96,7 @@ which runs. Targets have one, which names their version.`,
 }
 
 func newSanitizeLog() *cobra.Command {
-	return logCommand("sanitize-log", "Show how the last sanitize operation stands",
+	return logCommand("sanitize-log", "Show the status of the last sanitize operation",
 		`sanitize-log shows the Sanitize Status log of the subsystem: how far an operation is, how
 the last one ended, and how long one takes.`,
 		func(c *cobra.Command, f *connFlags, s *session) error {
@@ -117,7 +117,7 @@ func printOf(c *cobra.Command, f *connFlags, s *session, fs []field) error {
 }
 
 func newEffectsLog() *cobra.Command {
-	return logCommand("effects-log", "Show which commands there are, and what they do",
+	return logCommand("effects-log", "Show the supported commands and their effects",
 		`effects-log shows the Commands Supported and Effects log: the commands that the
 controller takes, and what others have to expect of each: whether it alters data (LBCC),
 the capacity of a namespace (NCC), which namespaces there are (NIC), or what the
@@ -132,7 +132,7 @@ controller can do (CCC).`,
 }
 
 func newSupportedLogs() *cobra.Command {
-	return logCommand("supported-log-pages", "Show which log pages there are",
+	return logCommand("supported-log-pages", "Show the supported log pages",
 		`supported-log-pages shows the log pages that the controller has.`,
 		func(c *cobra.Command, f *connFlags, s *session) error {
 			var log nvme.SupportedLogs
@@ -144,7 +144,7 @@ func newSupportedLogs() *cobra.Command {
 }
 
 func newFeatureEffects() *cobra.Command {
-	return logCommand("fid-support-effects-log", "Show which features there are, and whom they concern",
+	return logCommand("fid-support-effects-log", "Show the supported features and their scopes",
 		`fid-support-effects-log shows the features that the controller has, and whether a value
 is that of a namespace or of the controller; nvmeinit get-feature shows the values.`,
 		func(c *cobra.Command, f *connFlags, s *session) error {
@@ -157,7 +157,7 @@ is that of a namespace or of the controller; nvmeinit get-feature shows the valu
 }
 
 func newPersistentLog() *cobra.Command {
-	return logCommand("persistent-event-log", "Show what happened to the subsystem",
+	return logCommand("persistent-event-log", "Show the Persistent Event log of the subsystem",
 		`persistent-event-log shows the Persistent Event log, the newest event first: starts, new
 timestamps, namespaces that hosts created or deleted, Format, Sanitize. It outlives the
 program of a target that keeps it: nvmetgt does with --state.`,

@@ -26,18 +26,18 @@ type pathFlags struct {
 // add adds the flags to c. comeBack says, for the heading, when lost connections are re-established.
 func (p *pathFlags) add(c *cobra.Command, comeBack string) {
 	p.set = cli.NewFlags()
-	p.set.StringArrayVar(&p.more, "path", nil, "`ENDPOINT` of one more path to the subsystem, as rdma://192.0.2.1:4420; give it several times")
-	p.set.BoolVar(&p.all, "all-paths", false, "use every path that discovery tells of, besides")
+	p.set.StringArrayVar(&p.more, "path", nil, "`ENDPOINT` of one more path to the subsystem, as rdma://192.0.2.1:4420; repeat for more")
+	p.set.BoolVar(&p.all, "all-paths", false, "use every path that discovery lists, too")
 	policies := []string{}
 	for _, policy := range multipath.Policies() {
 		policies = append(policies, policy.String())
 	}
-	p.set.StringVar(&p.policy, "iopolicy", multipath.RoundRobin.String(), "`POLICY` that chooses among good paths: "+cli.Or(policies))
+	p.set.StringVar(&p.policy, "iopolicy", multipath.RoundRobin.String(), "`POLICY` that chooses among the best paths: "+cli.Or(policies))
 	cli.Offer(p.set, "iopolicy", policies)
-	p.set.IntVarP(&p.reconnectDelay, "reconnect-delay", "c", 10, "longest pause in `seconds` between attempts to connect again")
+	p.set.IntVarP(&p.reconnectDelay, "reconnect-delay", "c", 10, "longest pause in `seconds` between attempts to reconnect")
 	p.set.IntVarP(&p.lossTimeout, "ctrl-loss-tmo", "l", 600, "`seconds` after which a lost path is given up, -1 for never")
-	p.set.IntVarP(&p.failTimeout, "fast_io_fail_tmo", "F", -1, "`seconds` that I/O waits while no path lives (default as long as --ctrl-loss-tmo)")
-	cli.AddFlags(c, "Paths ("+comeBack+" makes lost connections come back)", p.set)
+	p.set.IntVarP(&p.failTimeout, "fast_io_fail_tmo", "F", -1, "`seconds` that I/O waits while there is no live path (default as long as --ctrl-loss-tmo)")
+	cli.AddFlags(c, "Paths ("+comeBack+" makes it reconnect lost connections)", p.set)
 }
 
 // wanted reports whether any of the flags was given.

@@ -10,7 +10,7 @@ import (
 )
 
 func newDiscard() *cobra.Command {
-	return rangeCommand("discard", "Say that a range of a namespace isn't needed any more",
+	return rangeCommand("discard", "Discard (deallocate) a range of a namespace",
 		`discard tells the target that a range of a namespace isn't needed any more (Dataset
 Management), so that it can free the space, and prints nothing. What the range reads as
 then is in dlfeat of nvmeinit id-ns: zeroes, with nvmetgt's volumes that free space.`,

@@ -18,9 +18,9 @@ func newGetLog() *cobra.Command {
 	var raw bool
 	c := inspection{
 		use: "get-log", short: "Show any log page as bytes",
-		long: `get-log reads part of any log page, those of vendors too, and shows its bytes; nvmeinit
-supported-log-pages shows which there are. Over fabrics most targets, nvmetgt too, make a
-controller for each connection: logs of events begin with it.`,
+		long: `get-log reads part of any log page, including those of vendors, and shows its bytes;
+nvmeinit supported-log-pages lists them. Over fabrics most targets, including nvmetgt,
+create a controller for each connection: logs of events begin with it.`,
 		example: "  nvmeinit get-log -t rdma -a 127.0.0.1 --log-id 0x02 --log-len 512\n" +
 			"  nvmeinit get-log -t tcp -a 127.0.0.1 --log-id 0x05 --log-len 4096 --raw-binary > effects.bin",
 		silent: true,

@@ -59,9 +59,9 @@ func newResvAcquire() *cobra.Command {
 	f := &resvFlags{}
 	c := f.command("resv-acquire", "Reserve a namespace",
 		`resv-acquire acquires a reservation of a namespace for this host, which resv-register has
-registered, or preempts that of others. It stays when the connection ends. It prints
-nothing. The types are 1 write exclusive, 2 exclusive access, both for one host; 3 and 4
-the same for all registrants, held by one; 5 and 6 held by all.`,
+registered, or preempts that of others, and prints nothing. The reservation outlives the
+connection. The types are 1 write exclusive and 2 exclusive access, for one host; 3 and 4
+the same for all registrants, held by one; 5 and 6 the same, held by all.`,
 		"  nvmeinit resv-acquire -t rdma -a 127.0.0.1 --crkey 0x1234 --rtype 3\n"+
 			"  nvmeinit resv-acquire -t tcp -a 127.0.0.1 --crkey 0x1234 --rtype 1 --racqa 1 --prkey 0x5678",
 		func(ctx context.Context, ns *host.Namespace) error {

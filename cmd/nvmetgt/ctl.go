@@ -22,9 +22,10 @@ func newCtl() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "ctl",
 		Short: "Look at a running target, and change it",
-		Long: `ctl speaks to an nvmetgt that runs with --control SOCKET, or control: SOCKET in its file.
-Each change is made as a whole or not at all, and hosts that it doesn't concern don't
-notice. It is gone with the program unless "ctl save" writes it to the program's file.`,
+		Long: `ctl talks to an nvmetgt that runs with --control SOCKET, or control: SOCKET in its file.
+Each change is made as a whole or not at all, and doesn't disturb hosts that it doesn't
+concern. It is lost when the program ends unless "ctl save" writes it to the program's
+file.`,
 		Example: `  nvmetgt serve --config target.yaml &      # with control: /tmp/target.sock in it
   nvmetgt ctl --socket /tmp/target.sock show
   nvmetgt ctl --socket /tmp/target.sock add-namespace --volume more.img --size 1GiB
@@ -32,15 +33,15 @@ notice. It is gone with the program unless "ctl save" writes it to the program's
 	}
 	c.PersistentFlags().StringVar(&x.socket, "socket", control.DefaultSocket, "control `SOCKET` of the target")
 	c.AddCommand(x.newShow(), x.newConfig(), x.newApply(),
-		x.newPost("reload", "Read the program's file again, and become what it says", (*control.Client).Reload),
-		x.newPost("save", "Write what the target is to the program's file", (*control.Client).Save),
-		x.newDrain(), x.newPost("resume", "Take hosts again after drain", (*control.Client).Resume),
+		x.newPost("reload", "Reload the program's configuration file", (*control.Client).Reload),
+		x.newPost("save", "Save the current configuration to the program's file", (*control.Client).Save),
+		x.newDrain(), x.newPost("resume", "Accept hosts again after drain", (*control.Client).Resume),
 		x.newAddSubsystem(), x.newRemoveSubsystem(), x.newAddNamespace(), x.newRemoveNamespace(),
-		x.newHost("allow-host", "Let a host connect that may not yet", allowHost),
-		x.newHost("forbid-host", "Let a host connect no more, and disconnect it", forbidHost),
+		x.newHost("allow-host", "Allow one more host to connect", allowHost),
+		x.newHost("forbid-host", "Forbid a host to connect, and disconnect it", forbidHost),
 		x.newSetANA(),
 		x.newListen("listen", "Listen on one more endpoint", addListener),
-		x.newListen("unlisten", "Stop listening on an endpoint, and disconnect who came by it", removeListener))
+		x.newListen("unlisten", "Stop listening on an endpoint, and disconnect its hosts", removeListener))
 	for _, sub := range c.Commands() {
 		sub.Example = "  nvmetgt ctl " + ctlExamples[sub.Name()]
 	}
@@ -69,7 +70,7 @@ var ctlExamples = map[string]string{
 
 func (x *ctl) newConfig() *cobra.Command {
 	return &cobra.Command{
-		Use: "config", Short: "Print what the target is, as a configuration file", Args: cli.NoArgs,
+		Use: "config", Short: "Print the current configuration as a configuration file", Args: cli.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			b, _, err := x.client().Config(c.Context())
 			if err != nil {
@@ -83,7 +84,7 @@ func (x *ctl) newConfig() *cobra.Command {
 
 func (x *ctl) newApply() *cobra.Command {
 	return &cobra.Command{
-		Use: "apply FILE", Short: "Become what a file says", Args: oneFile,
+		Use: "apply FILE", Short: "Change the target to what a configuration file says", Args: oneFile,
 		RunE: func(c *cobra.Command, args []string) error {
 			_, text, err := loadText(c.Context(), "apply", args[0])
 			if err != nil {
@@ -153,10 +154,10 @@ func (x *ctl) newPost(name, short string, do func(*control.Client, context.Conte
 
 func (x *ctl) newDrain() *cobra.Command {
 	c := &cobra.Command{
-		Use: "drain", Short: "Let every host go, and take none until resume", Args: cli.NoArgs,
-		Long: `drain ends when no host is connected any more. Commands under way are finished; those that
-come later are left to hosts to send again, elsewhere or after "ctl resume". Hosts that try
-to connect are refused in a way that has them try again.`,
+		Use: "drain", Short: "Disconnect every host, and accept none until resume", Args: cli.NoArgs,
+		Long: `drain ends when no host is connected any more. Outstanding commands are completed; later
+ones are left to the hosts to retry, elsewhere or after "ctl resume". Hosts that try to
+connect are refused in a way that makes them try again.`,
 	}
 	timeout := c.Flags().Duration("timeout", 0, "`time` that commands under way have (default the target's --drain-timeout)")
 	c.RunE = func(c *cobra.Command, _ []string) error {

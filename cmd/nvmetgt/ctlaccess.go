@@ -15,7 +15,7 @@ import (
 func (x *ctl) newSetANA() *cobra.Command {
 	var at string
 	c := &cobra.Command{
-		Use: "set-ana GROUP STATE", Short: "Give an ANA group a state; hosts are told",
+		Use: "set-ana GROUP STATE", Short: "Set the state of an ANA group, and notify hosts",
 		Long: `set-ana gives an ANA group a state at one endpoint, or at all. States are optimized,
 non-optimized, inaccessible, persistent-loss and change.`,
 		Args: func(c *cobra.Command, args []string) error {

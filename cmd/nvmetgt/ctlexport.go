@@ -30,7 +30,7 @@ func (x *ctl) newAddSubsystem() *cobra.Command {
 	c.Flags().StringVarP(&s.NQN, "nqn", "n", "", "`NQN` of the subsystem")
 	c.Flags().StringVar(&s.Serial, "serial", "", "serial `number` (default derived from --nqn)")
 	c.Flags().StringVar(&s.Model, "model", "", "`model` (default the program's name)")
-	c.Flags().StringArrayVar(&s.Hosts, "allow-host", nil, "`NQN` of a host that may connect; again for more (default every host)")
+	c.Flags().StringArrayVar(&s.Hosts, "allow-host", nil, "`NQN` of a host that may connect; repeat for more (default every host)")
 	c.Flags().IntVar(&s.MaxControllers, "max-controllers", 0, "`controllers` at most; 0: as many as the target")
 	return c
 }
@@ -110,7 +110,7 @@ the command runs, not from where the target does.`,
 }
 
 func (x *ctl) newRemoveNamespace() *cobra.Command {
-	c := &cobra.Command{Use: "remove-namespace", Short: "Export a volume no more; hosts are told", Args: cli.NoArgs}
+	c := &cobra.Command{Use: "remove-namespace", Short: "Stop exporting a volume, and notify hosts", Args: cli.NoArgs}
 	nqn := nqnFlag(c)
 	nsid := c.Flags().Uint32("nsid", 0, "namespace `ID`")
 	c.RunE = func(c *cobra.Command, _ []string) error {

@@ -17,9 +17,9 @@ func newImport() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "import FILE",
 		Short: "Make a configuration file of one of Linux's nvmetcli",
-		Long: `import reads the JSON that Linux's nvmetcli saves, and writes the configuration file that
-says the same. What has no counterpart is left out, and told on standard error. Secrets
-of hosts go to a file of their own.`,
+		Long: `import reads the JSON that Linux's nvmetcli saves, and writes an equivalent configuration
+file. What has no counterpart is left out, and reported on standard error. Secrets of
+hosts go to a separate file.`,
 		Example: `  nvmetcli save target.json
   nvmetgt import target.json > target.yaml`,
 		Args: oneFile,

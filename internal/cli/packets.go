@@ -30,12 +30,12 @@ const (
 
 // AddFlags adds the flags that set p. faults says where help lists the faults.
 func (p *Packets) AddFlags(fl *pflag.FlagSet, faults string) {
-	fl.IntVar(&p.DSCP, "dscp", 0, "RDMA: `DSCP` of the packets, 0 to 63, for a class of their own in switches")
-	fl.IntVar(&p.Priority, "priority", 0, "RDMA: `priority` of the packets, 1 to 6, which a VLAN interface maps to a class (default as DSCP says)")
-	fl.BoolVar(&p.PlainUDP, "plain-udp", false, "RDMA: one datagram a system call, without segmentation offload and coalescing")
-	fl.BoolVar(&p.NoLocalICRC, "no-local-icrc", false, "RDMA: no ICRC in packets between this and a program of this kind on the same host that has this option too")
-	fl.BoolVar(&p.LocalMemory, "local-memory", false, "RDMA: packets between this and a program of this kind and the same user on the same host that has this option too go through memory that both share, not through the socket")
-	fl.DurationVar(&p.BusyPoll, "busy-poll", DefaultBusyPoll, "longest `time` to look for packets before sleeping; 0: never")
+	fl.IntVar(&p.DSCP, "dscp", 0, "RDMA: `DSCP` of the packets, 0 to 63, which selects their class in switches")
+	fl.IntVar(&p.Priority, "priority", 0, "RDMA: `priority` of the packets, 1 to 6, which a VLAN interface maps to a class (default derived from the DSCP)")
+	fl.BoolVar(&p.PlainUDP, "plain-udp", false, "RDMA: one datagram per system call, without segmentation offload and coalescing")
+	fl.BoolVar(&p.NoLocalICRC, "no-local-icrc", false, "RDMA: no ICRC in packets to and from programs of this kind on the same host that have this option too")
+	fl.BoolVar(&p.LocalMemory, "local-memory", false, "RDMA: exchange packets with programs of this kind, of the same user on the same host, that have this option too through shared memory instead of the socket")
+	fl.DurationVar(&p.BusyPoll, "busy-poll", DefaultBusyPoll, "longest `time` to poll for packets before sleeping; 0: never")
 	fl.Var(&p.Fault, "fault", "RDMA: `FAULTS` to inject, as loss=1%,delay=200us±50us; "+faults)
 }
 

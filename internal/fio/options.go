@@ -57,22 +57,22 @@ var options = []Option{
 	},
 	{
 		Name: "bs", Aliases: []string{"blocksize"}, Type: "size[,size][,size]", Example: "4k", Default: "4k",
-		Usage: "bytes of an operation, or of reads, of writes and of trims",
+		Usage: "block size, or sizes of reads, writes and trims",
 		set:   setBlockSize,
 	},
 	{
 		Name: "bssplit", Type: "size/percent:…", Example: "4k/70:64k/30",
-		Usage: "operations of several sizes, as 4k/70:64k/30; after commas those of writes and of trims",
+		Usage: "mix of block sizes, as 4k/70:64k/30; after commas those of writes and of trims",
 		set:   setSplit,
 	},
 	{
 		Name: "bsrange", Aliases: []string{"blocksize_range"}, Type: "size-size", Example: "4k-64k",
-		Usage: "operations of any size between two, in multiples of the smaller, as 4k-64k; after commas those of writes and of trims",
+		Usage: "range of random block sizes, in multiples of the smallest, as 4k-64k; after commas those of writes and of trims",
 		set:   setBlockRange,
 	},
 	{
 		Name: "blockalign", Aliases: []string{"ba"}, Type: "size[,size][,size]", Example: "4k",
-		Usage: "what random offsets are multiples of (default the block size, of several the smallest)",
+		Usage: "alignment of random offsets (default the smallest block size)",
 		set: func(j *Job, v string) error {
 			return each(v, func(op loadgen.Op, v string) error {
 				n, err := parseSize(v)
@@ -88,17 +88,17 @@ var options = []Option{
 	},
 	{
 		Name: "numjobs", Type: "number", Example: "4", Default: "1",
-		Usage: "jobs at once; each has an I/O queue of its own as far as there are",
+		Usage: "number of concurrent clones of the job, each with an I/O queue of its own as far as there are enough",
 		set:   func(j *Job, v string) error { return number(&j.NumJobs, v) },
 	},
 	{
 		Name: "offset", Type: "size or percent", Example: "1g",
-		Usage: "where the range begins, or which share of the namespace is before it, as 50% (default 0)",
+		Usage: "start of the range, also as a share of the namespace, as 50% (default 0)",
 		set:   func(j *Job, v string) error { return share(&j.Offset, &j.OffsetPercent, v, 0, 99) },
 	},
 	{
 		Name: "size", Type: "size or percent", Example: "1g",
-		Usage: "bytes that each job works on, or a share of the namespace as 20% (default up to the end)",
+		Usage: "length of the range that each job works on, also as a share of the namespace, as 20% (default up to the end)",
 		set:   func(j *Job, v string) error { return share(&j.Size, &j.SizePercent, v, 1, 100) },
 	},
 	{
@@ -107,24 +107,24 @@ var options = []Option{
 		set:   func(j *Job, v string) (err error) { j.Runtime, err = parseTime(v); return err },
 	},
 	{
-		Name: "time_based", Flag: true, Usage: "run for the whole runtime, over and over through the size",
+		Name: "time_based", Flag: true, Usage: "run for the whole runtime, repeating the range as needed",
 		set: func(j *Job, v string) error { return boolean(&j.TimeBased, v) },
 	},
 	{
 		Name: "io_size", Aliases: []string{"io_limit"}, Type: "size or percent", Example: "1g",
-		Usage: "bytes that each job moves, fewer or more than its size, or a share of that as 50% (default the size)",
+		Usage: "bytes that each job transfers, less or more than its size, also as a share of the size, as 50% (default the size)",
 		set:   func(j *Job, v string) error { return share(&j.IOSize, &j.IOPercent, v, 1, 100) },
 	},
 	{
-		Name: "loops", Type: "number", Example: "3", Usage: "how often each job goes through its size, or moves its io_size (default once)",
+		Name: "loops", Type: "number", Example: "3", Usage: "how often each job goes through its size, or transfers its io_size (default once)",
 		set: func(j *Job, v string) error { return number(&j.Loops, v) },
 	},
 	{
-		Name: "number_ios", Type: "number", Example: "1000", Usage: "operations after which each job ends, or each of its loops, if nothing ends it earlier, not counting those within its ramp_time where it outlasts that; with time_based it goes on",
+		Name: "number_ios", Type: "number", Example: "1000", Usage: "operations after which each job, or each of its loops, ends at the latest, not counting those within a ramp_time that it outlasts; ignored with time_based",
 		set: func(j *Job, v string) (err error) { j.NumberIOs, err = parseCount(v); return err },
 	},
 	{
-		Name: "ramp_time", Type: "time", Example: "2s", Usage: "time to run before measuring; a job that ends within it is measured as if there were none",
+		Name: "ramp_time", Type: "time", Example: "2s", Usage: "time to run before measuring begins; a job that ends within it is measured from its start",
 		set: func(j *Job, v string) (err error) { j.RampTime, err = parseTime(v); return err },
 	},
 	{
@@ -133,16 +133,16 @@ var options = []Option{
 	},
 	{
 		Name: "thinktime", Type: "time", Example: "10ms",
-		Usage: "how long each job rests between operations, in microseconds or as 10ms: when what is under way has ended, nothing begins for that long",
+		Usage: "how long each job pauses between operations, in microseconds or as 10ms, counted from when all outstanding ones have ended",
 		set:   func(j *Job, v string) (err error) { j.ThinkTime, err = parseMicros(v); return err },
 	},
 	{
-		Name: "thinktime_blocks", Type: "number", Example: "4", Usage: "operations that begin between two such rests (default 1)",
+		Name: "thinktime_blocks", Type: "number", Example: "4", Usage: "operations that begin between two such pauses (default 1)",
 		set: func(j *Job, v string) error { return number(&j.ThinkIOs, v) },
 	},
 	{
 		Name: "latency_target", Type: "time", Example: "500us",
-		Usage: "find the greatest depth, up to iodepth, at which operations take no longer, in microseconds or as 2ms; the figures are those of a last latency_window at that depth",
+		Usage: "find the largest depth, up to iodepth, at which operations take no longer than this, in microseconds or as 2ms; the results are from a last latency_window at that depth",
 		set:   func(j *Job, v string) (err error) { j.LatencyTarget, err = parseMicros(v); return err },
 	},
 	{
@@ -151,19 +151,19 @@ var options = []Option{
 	},
 	{
 		Name: "latency_percentile", Type: "percent", Example: "99.9", Default: "100",
-		Usage: "share of the operations that are to keep to a latency_target",
+		Usage: "share of the operations that must meet the latency_target",
 		set:   setLatencyShare,
 	},
 	{
 		Name: "rate", Type: "size[,size][,size]", Example: "100m",
-		Usage: "bytes a second that are due from each job, by an open loop: latencies count from when an operation was due; after commas those of writes and of trims, as ,1m where reads have none",
+		Usage: "bytes a second of each job, in an open loop: latencies count from when an operation was due; after commas those of writes and of trims, as ,1m for writes alone",
 		set: func(j *Job, v string) error {
 			return each(v, func(op loadgen.Op, v string) (err error) { j.Rate[op], err = parseSize(v); return err })
 		},
 	},
 	{
 		Name: "rate_iops", Type: "number[,number][,number]", Example: "5000",
-		Usage: "the same in operations a second",
+		Usage: "rate in operations a second",
 		set: func(j *Job, v string) error {
 			return each(v, func(op loadgen.Op, v string) error {
 				n, err := parseCount(v)
@@ -174,18 +174,18 @@ var options = []Option{
 	},
 	{
 		Name: "rate_process", Type: english.WordSeries(processes, "or"), Choices: processes, Example: "poisson", Default: "linear",
-		Usage: "how operations with a rate come: at even times, or at random ones",
+		Usage: "how operations with a rate are spaced: evenly, or at random",
 		set:   setProcess,
 	},
 	{
 		Name: "random_distribution", Type: "distribution", Example: "zipf:1.1", Default: "random",
-		Usage: "where random operations go: random, zipf:THETA, pareto:SHARE (pareto:0.2 has 80% of them on 20% of the blocks), " +
+		Usage: "distribution of random offsets: random, zipf:THETA, pareto:SHARE (pareto:0.2 puts 80% of them on 20% of the blocks), " +
 			"normal:PERCENT, or by zones, zoned:60/10:40/90 (60% of them to the first 10% of the range) or zoned_abs:60/1g:40/9g",
 		set: setDistribution,
 	},
 	{
 		Name: "percentage_random", Type: "percent[,percent][,percent]", Example: "80,0", Default: "100",
-		Usage: "share of the operations of a random pattern that go to random offsets; each other one begins where the last of its direction ended",
+		Usage: "share of the operations of a random pattern that go to random offsets; the others continue where the last one of their direction ended",
 		set: func(j *Job, v string) error {
 			return each(v, func(op loadgen.Op, v string) error {
 				n, err := parseCount(v)
@@ -198,20 +198,20 @@ var options = []Option{
 		},
 	},
 	{
-		Name: "norandommap", Flag: true, Usage: "let random offsets repeat before every block had its turn",
+		Name: "norandommap", Flag: true, Usage: "let random offsets repeat before every block has been covered",
 		set: func(j *Job, v string) error { return boolean(&j.NoRandomMap, v) },
 	},
 	{
-		Name: "randrepeat", Type: "0 or 1", Example: "0", Default: "1", Usage: "0: choose randseed by chance, each time anew",
+		Name: "randrepeat", Type: "0 or 1", Example: "0", Default: "1", Usage: "0: choose a random randseed for each run",
 		set: setRandRepeat,
 	},
 	{
-		Name: "randseed", Type: "number", Example: "1", Default: "1", Usage: "what offsets and data are made from",
+		Name: "randseed", Type: "number", Example: "1", Default: "1", Usage: "seed of offsets and data",
 		set: func(j *Job, v string) (err error) { j.Seed, err = parseSeed(v); return err },
 	},
 	{
 		Name: "refill_buffers", Flag: true,
-		Usage: "write data that are new each time, for targets that find what they have already; otherwise a job writes as many different buffers as it is deep",
+		Usage: "write new data each time, for targets that deduplicate; otherwise a job writes as many different buffers as its depth",
 		set:   func(j *Job, v string) error { return boolean(&j.Refill, v) },
 	},
 	{
@@ -220,17 +220,17 @@ var options = []Option{
 	},
 	{
 		Name: "fsync", Aliases: []string{"fdatasync"}, Type: "number", Example: "1",
-		Usage: "writes of a job after which it flushes the namespace; at a depth above 1 what is under way isn't waited for (default never)",
+		Usage: "flush the namespace after this number of writes of a job; at a depth above 1 without waiting for outstanding ones (default never)",
 		set:   func(j *Job, v string) error { return number(&j.Fsync, v) },
 	},
 	{
 		Name: "verify", Type: "crc32c", Choices: []string{"crc32c"}, Example: "crc32c",
-		Usage: "stamp what is written by a CRC-32C, and read it back and check it in the end; check what is read; " +
-			"it takes 4 bytes of memory for each block of bs that is written, so 1 GiB for 1 TiB in 4k",
+		Usage: "stamp what is written with a CRC-32C, read it back and check it at the end; check what is read; " +
+			"takes 4 bytes of memory for each block that is written, so 1 GiB for 1 TiB in blocks of 4k",
 		set: setVerify,
 	},
 	{
-		Name: "percentile_list", Type: "list", Example: "50:99:99.9", Usage: "percentiles of latency to report, with colons between",
+		Name: "percentile_list", Type: "list", Example: "50:99:99.9", Usage: "latency percentiles to report, separated by colons",
 		set: setPercentiles,
 	},
 	{
@@ -240,16 +240,16 @@ var options = []Option{
 	},
 	{
 		Name: "write_iops_log", Alone: true, Type: "prefix", Example: "mine",
-		Usage: "the same of operations a second, prefix_iops.N.log",
+		Usage: "the same for operations a second, to prefix_iops.N.log",
 		set:   setLog(iopsLog),
 	},
 	{
 		Name: "write_lat_log", Alone: true, Type: "prefix", Example: "mine",
-		Usage: "the same of average latencies, in nanoseconds, prefix_lat.N.log and prefix_clat.N.log",
+		Usage: "the same for average latencies, in nanoseconds, to prefix_lat.N.log and prefix_clat.N.log",
 		set:   setLog(latLog),
 	},
 	{
-		Name: "log_avg_msec", Type: "milliseconds", Example: "1000", Usage: "how long the intervals of logs are (default a line for each operation)",
+		Name: "log_avg_msec", Type: "milliseconds", Example: "1000", Usage: "length of the intervals of logs (default a line for each operation)",
 		set: setLogInterval,
 	},
 	{
@@ -258,7 +258,7 @@ var options = []Option{
 	},
 	{
 		Name: "per_job_logs", Type: "0 or 1", Example: "0", Default: "1",
-		Usage: "0: write the logs of all jobs with one prefix, one job after another, to one file without N",
+		Usage: "0: write the logs of all jobs with the same prefix to one file without N, one job after another",
 		set: func(j *Job, v string) error {
 			var apart bool
 			err := boolean(&apart, v)
@@ -271,7 +271,7 @@ var options = []Option{
 		set: func(j *Job, v string) error { return boolean(&j.GroupReporting, v) },
 	},
 	{
-		Name: "stonewall", Aliases: []string{"wait_for_previous"}, Flag: true, Usage: "in a job file: begin when the jobs before have ended",
+		Name: "stonewall", Aliases: []string{"wait_for_previous"}, Flag: true, Usage: "in a job file: begin when the jobs before it have ended",
 		set: func(j *Job, v string) error { return boolean(&j.Stonewall, v) },
 	},
 	{

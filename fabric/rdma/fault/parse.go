@@ -15,7 +15,7 @@ corrupt=0.1%      change a bit
 reorder=1%+2ms    hold back by that time (1ms), so that others overtake
 delay=200us±50us  delay each packet, each way (+- for ± as well)
 cut=5s+2s         nothing passes for 2s from 5s on; in:5s or out:5s one way only,
-                  without +2s for good; again for more
+                  without +2s for good; repeat for more
 seed=7            repeat a run`
 
 // Parse parses "loss=1%,delay=200us±50us": keys and values as in Syntax, each key at most once, except cut. An error
