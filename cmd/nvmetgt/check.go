@@ -16,7 +16,7 @@ says everything that there is; only subsystems are needed:
   control: /run/nvmetgt/control         # socket for nvmetgt ctl; default: none
   state: /var/lib/nvmetgt               # directory for what outlives the program; default: none
   discovery:
-    nqn: nqn.2026-11.org.example:discovery  # beside the well-known one
+    nqn: nqn.2026-11.org.example:discovery  # in addition to the well-known one
     referrals: [tcp://192.0.2.2:8009]   # other discovery services
   authentication:                       # DH-HMAC-CHAP of hosts; default: none
     secrets: /etc/nvmetgt/secrets       # lines of NQN SECRET [SECRET-OF-CONTROLLERS], mode 600
