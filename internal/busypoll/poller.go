@@ -44,7 +44,6 @@ type Poller struct {
 // the other, a wait takes as long as the other's wake-up, so both go on sleeping, though the answers would come soon if
 // one of them didn't. No single wait distinguishes that from a wait for something slow. So patience is tried, and kept
 // up while it shortens the mean wait. It also does so if the peer waits for a disk: by the wake-up that is saved.
-// saved.
 type trial struct {
 	on     bool
 	pause  int           // waits until the next trial may begin

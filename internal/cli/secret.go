@@ -63,7 +63,7 @@ const exposed = 0o027
 var errExposed = errors.New("others may read or change it")
 
 // ReadSecret reads a file that holds one secret. what is the flag or field that names it. If the file is a pipe, it
-// waits until ctx ends, and for at most most unless that is 0. Errors don't contain the secret.
+// waits until ctx ends, and no longer than most unless that is 0. Errors don't contain the secret.
 func ReadSecret(ctx context.Context, what, path string, most time.Duration) (*dhchap.Secret, error) {
 	b, err := Leaving(ctx, 0, func() ([]byte, error) { return readSecrets(what, path, most) })
 	if err != nil {

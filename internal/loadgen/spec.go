@@ -184,7 +184,7 @@ func (s *Spec) looped(n int64) int64 {
 	return n * loops
 }
 
-// part returns percent percent of n.
+// part returns a share of n, given in percent.
 func part(n int64, percent int) int64 { return n/100*int64(percent) + n%100*int64(percent)/100 }
 
 // area returns where the jobs work on a device of that size, and on how many bytes each.

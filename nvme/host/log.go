@@ -165,7 +165,7 @@ func (c *Controller) ANA(ctx context.Context) (*nvme.ANALog, error) {
 	return p, nil
 }
 
-// readANA reads the ANA log, which has at most most bytes, until all of it belongs to the change count at its
+// readANA reads the ANA log, which has no more than most bytes, until all of it belongs to the change count at its
 // beginning. To check that, it reads the whole first piece again, since Linux's target refuses reads that are
 // shorter than its log.
 func (c *Controller) readANA(ctx context.Context, most int) ([]byte, error) {

@@ -36,8 +36,8 @@ type Carrier interface {
 	Free(b []byte)
 }
 
-// Over returns a namespace with the same properties whose commands c carries. A command transfers at most most
-// bytes, and no more than n's controller allows; what is supported is also still that of n's controller.
+// Over returns a namespace with the same properties whose commands c carries. A command transfers no more than
+// most bytes, and no more than n's controller allows; what is supported is also still that of n's controller.
 func (n *Namespace) Over(c Carrier, most int) *Namespace {
 	over := *n
 	over.carrier = c

@@ -12,7 +12,7 @@ import (
 func testJSON(t *testing.T, p *peer, ctrl, dev string) {
 	to := []string{"-t", "tcp", "-a", hostAddr, "-s", "4420"}
 	for verb, c := range map[string]struct {
-		args   []string // of nvmeinit, in addition to to
+		args   []string // of nvmeinit, in addition to the argument to
 		theirs string
 		except []string // members that only nvme-cli has, or that differ from one connection to the next
 	}{
