@@ -11,7 +11,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/nvme-anywhere/nvmeof/blockdev"
 	"github.com/nvme-anywhere/nvmeof/nvme"
 	"github.com/nvme-anywhere/nvmeof/nvme/target"
 )
@@ -355,14 +354,7 @@ func TestANATTEach(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 1)
 		for id := uint16(2); id <= 3; id++ {
-			v, err := blockdev.NewMemory(blockdev.Options{Size: volumeSize})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer v.Close()
-			if _, err := r.tgt.Subsystem(testNQN).AddNamespace(target.NamespaceConfig{Volume: v, ANAGroup: uint32(id)}); err != nil {
-				t.Fatal(err)
-			}
+			r.addNamespace(target.NamespaceConfig{ANAGroup: uint32(id)})
 		}
 		s, _ := r.connect()
 		defer r.close(s)

@@ -210,14 +210,7 @@ func TestNamespacesUnusable(t *testing.T) {
 		r := newRig(t, 2)
 		s, _ := r.connect()
 		defer r.close(s)
-		v, err := blockdev.NewMemory(blockdev.Options{Size: volumeSize})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer v.Close()
-		if _, err := r.tgt.Subsystem(testNQN).AddNamespace(target.NamespaceConfig{Volume: v}); err != nil {
-			t.Fatal(err)
-		}
+		r.addNamespace(target.NamespaceConfig{})
 		for _, l := range r.links {
 			l.set(func(l *link) {
 				l.answerAdmin = func(cmd *nvme.Command, cqe *nvme.Completion) {
@@ -238,14 +231,7 @@ func TestNamespacesUnusable(t *testing.T) {
 func TestNamespacesOfEach(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 2)
-		v, err := blockdev.NewMemory(blockdev.Options{Size: volumeSize})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer v.Close()
-		if _, err := r.tgt.Subsystem(testNQN).AddNamespace(target.NamespaceConfig{Volume: v}); err != nil {
-			t.Fatal(err)
-		}
+		r.addNamespace(target.NamespaceConfig{})
 		for i, l := range r.links {
 			mine := uint32(2 - i) // the first path has the second namespace
 			l.set(func(l *link) {
@@ -303,16 +289,8 @@ func TestNamespaceGoesAway(t *testing.T) {
 		r := newRig(t, 2)
 		s, _ := r.connect()
 		defer r.close(s)
-		sub := r.tgt.Subsystem(testNQN)
 		for range 2 {
-			v, err := blockdev.NewMemory(blockdev.Options{Size: volumeSize})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer v.Close()
-			if _, err := sub.AddNamespace(target.NamespaceConfig{Volume: v}); err != nil {
-				t.Fatal(err)
-			}
+			r.addNamespace(target.NamespaceConfig{})
 		}
 		for _, l := range r.links {
 			l.set(func(l *link) {

@@ -7,7 +7,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/nvme-anywhere/nvmeof/blockdev"
 	"github.com/nvme-anywhere/nvmeof/nvme"
 	"github.com/nvme-anywhere/nvmeof/nvme/host"
 	"github.com/nvme-anywhere/nvmeof/nvme/target"
@@ -141,15 +140,8 @@ func TestNamespaceNotice(t *testing.T) {
 		if _, err := n.ReadAt(t.Context(), make([]byte, 4096), 0); !errors.Is(err, ErrNoPath) {
 			t.Errorf("gone: %v", err)
 		}
-		v, err := blockdev.NewMemory(blockdev.Options{Size: volumeSize})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer v.Close()
 		told = nil
-		if _, err := sub.AddNamespace(target.NamespaceConfig{NSID: 1, Volume: v, ANAGroup: 2, UUID: n.Descriptors.UUID, NGUID: was}); err != nil {
-			t.Fatal(err)
-		}
+		r.addNamespace(target.NamespaceConfig{NSID: 1, ANAGroup: 2, UUID: n.Descriptors.UUID, NGUID: was})
 		synctest.Wait()
 		mustRead(t, n, 0, 0)
 		if len(told) == 0 || told[len(told)-1].Access[0].Err != nil {

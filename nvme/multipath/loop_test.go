@@ -321,6 +321,20 @@ func newRigOf(t *testing.T, v blockdev.Volume, links int) *rig {
 	return r
 }
 
+// addNamespace adds one more namespace, of a volume in memory, to the target.
+func (r *rig) addNamespace(c target.NamespaceConfig) {
+	r.t.Helper()
+	v, err := blockdev.NewMemory(blockdev.Options{Size: volumeSize})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(func() { v.Close() })
+	c.Volume = v
+	if _, err := r.tgt.Subsystem(testNQN).AddNamespace(c); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
 func (r *rig) config() Config {
 	var c Config
 	for _, l := range r.links {
