@@ -56,7 +56,8 @@ package roce
 //
 // PSNs wrap around: TestMishapToEachPacket begins at 0xfffff0, TestOperations at 0xfffffd, TestHistories near there.
 //
-// Teardown under traffic: TestTearDownUnderLoad, TestDestroyLeavesNothing, TestFlush, TestRoomOfWhoEnds.
+// Teardown under traffic: TestTearDownUnderLoad, TestDestroyLeavesNothing, TestFlush, TestRoomOfWhoEnds. Memory that is
+// being sent when a window ends: TestLocalInvWaitsForAnswer, TestWindowEndsAfterAnswer.
 //
 // Errors and their completions
 //

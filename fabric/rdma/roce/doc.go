@@ -34,8 +34,9 @@
 // Payloads are gathered by the kernel from where they lie (scatter-gather, zero-copy in user space), and copied once on
 // arrival, from the receive buffer to their place. What goes to a peer with which the socket shares memory
 // (udp.Sharing) is copied to that memory while its ICRC is computed. L_Keys and R_Keys are looked up for each packet,
-// so a key that is gone no longer works, and Dereg and Destroy wait for a batch that is being sent. So does the
-// completion of a request by a late ACK, while the request is being retransmitted.
+// so a key that is gone no longer works, and Dereg and Destroy wait for a batch that is being sent. So does the end of a
+// window, if the batch has an answer to a READ through it, and the completion of a request by a late ACK, while the
+// request is being retransmitted.
 //
 // The addresses of memory regions are the device's own, not the process's. R_Keys are 32 random bits each; every
 // binding of a window has a new one.

@@ -16,6 +16,7 @@ type region struct {
 	access verbs.Access
 	base   uint64
 	buf    []byte
+	batch  uint64 // the last one that has an answer to a READ from here
 }
 
 // slice returns the n bytes at address va, and whether they lie inside the region.

@@ -202,10 +202,14 @@ func (w *mw) bind(q *qp, key uint32, b *verbs.MWBind) bool {
 	return true
 }
 
-// unbind ends the binding, if there is one, and draws the next key.
+// unbind ends the binding, if there is one, and draws the next key. When it returns, no answer to a READ through the
+// window is being sent any more.
 func (w *mw) unbind() {
 	if w.mr == nil {
 		return
+	}
+	if w.batch == w.d.tx.gen {
+		w.d.quiesce()
 	}
 	w.d.rkeys.remove(w.key)
 	w.mr.windows--

@@ -152,7 +152,7 @@ func (q *qp) emitSome(t *txBatch, writes bool, now time.Duration) emitResult {
 		if writes && !w.isWrite() {
 			return notYet
 		}
-		if r.next.Diff(r.una) > maxOutstanding || r.next != r.una && q.hushed() || !w.started && !q.begin(w) {
+		if r.next.Diff(r.una) > maxOutstanding || r.next != r.una && q.hushed() || !w.started && !q.begin(t, w) {
 			return blocked
 		}
 		if w.packets == 0 {
@@ -169,7 +169,7 @@ func (q *qp) emitSome(t *txBatch, writes bool, now time.Duration) emitResult {
 
 // begin starts a work request whose turn has come: a local operation is executed, any other request gets its PSNs. It
 // returns false if the request has to wait, or failed.
-func (q *qp) begin(w *sendWQE) bool {
+func (q *qp) begin(t *txBatch, w *sendWQE) bool {
 	r := &q.req
 	if w.flags&verbs.SendFence != 0 && !r.reads.empty() {
 		return false
@@ -181,8 +181,17 @@ func (q *qp) begin(w *sendWQE) bool {
 			return false
 		}
 	case verbs.WRLocalInv:
+		window := q.d.rkeys.lookup(w.rkey)
 		if !q.d.invalidate(q, w.rkey) {
 			q.faultLocal(verbs.WCLocQPOpErr)
+			return false
+		}
+		if window.batch == t.gen {
+			// The batch has the answer to a READ through the window: the request is complete when that has left, as if
+			// it were a packet of its own.
+			w.started, w.first = true, r.next
+			r.inBatch(t.gen, r.next.Add(-1))
+			q.more = true
 			return false
 		}
 	default:

@@ -205,6 +205,7 @@ func (q *qp) emitReadResponse(t *txBatch, r *response) bool {
 			return false
 		}
 		t.gathered = append(t.gathered, b)
+		r.r.batch = t.gen
 	}
 	q.header(&t.packet, q.readResponseOpcode(r, last), r.psn)
 	t.add(q, n)
