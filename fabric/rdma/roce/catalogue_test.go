@@ -48,6 +48,8 @@ package roce
 //     TestCrowdAfterLongOutage
 //   - one direction cut: TestAsymmetricCut
 //
+// Round trips longer than the first timeout: TestFarPeer, TestTimeoutAfterRetry, TestFarPeerOpensWindow, TestLateOrLost.
+//
 // Repeated READs and atomics (IBTA 9.7.5.1.4)
 //
 //   - whole, in part, not otherwise, with an invalid key: TestReadReplay; executed once: TestAtomics, TestAtomicReplay

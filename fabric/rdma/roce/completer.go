@@ -145,7 +145,7 @@ func (q *qp) advance(psn wire.PSN, now time.Duration) {
 		r.sampleAt = 0
 	}
 	if r.backoff > 0 {
-		q.path.distrust(now-r.timedFrom, now-r.repeatedAt)
+		q.path.distrust(r.timedFrom, r.repeatedAt, now)
 	}
 	r.retries, r.rnrRetries, r.backoff, r.progressAt = 0, 0, 0, now
 	r.rnrUntil = 0

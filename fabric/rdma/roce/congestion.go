@@ -72,6 +72,7 @@ func (w *window) foundLost(n int, p *path, now time.Duration) {
 		w.halve(w.floor(p), now, rtt)
 	default:
 		w.threshold = min(w.threshold, w.size)
+		w.uncut.size = 0
 	}
 }
 
@@ -83,7 +84,18 @@ func (w *window) lost(now, rtt time.Duration) { w.halve(w.min, now, rtt) }
 func (w *window) silent(now, rtt time.Duration) {
 	if !w.unheard {
 		w.unheard = true
+		size, threshold := w.size, w.threshold
 		w.lost(now, rtt)
+		w.uncut.size, w.uncut.threshold, w.uncut.at = size, threshold, now
+	}
+}
+
+// wasLate undoes a cut for silence that was made after since, because the answer that was awaited from then on was not
+// lost, but late (RFC 4015).
+func (w *window) wasLate(since time.Duration) {
+	if b := &w.uncut; b.size > 0 && b.at >= since {
+		w.size, w.threshold = max(w.size, b.size), max(w.threshold, b.threshold)
+		b.size = 0
 	}
 }
 

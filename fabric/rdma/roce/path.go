@@ -31,6 +31,7 @@ type path struct {
 
 	heardAt  time.Duration // when something was last heard for any queue pair
 	patience time.Duration // no timeout is shorter, see distrust
+	doubtful doubtful      // before the first sample
 }
 
 // pathTo finds or makes the path to a peer, and counts a use. The device's lock is held.
@@ -101,6 +102,7 @@ func (p *path) sample(rtt, now time.Duration) {
 	p.rttMin.add(rtt, now)
 	if p.rtt == 0 {
 		p.rtt, p.rttVar, p.patience = max(rtt, 1), rtt/2, 0
+		p.judge(rtt)
 		return
 	}
 	if r := &p.round; now >= r.ends {
@@ -115,19 +117,37 @@ func (p *path) sample(rtt, now time.Duration) {
 	}
 }
 
-// distrust is told that something that was sent again has been answered, and how long ago it was sent first and last.
+// doubtful describes the last answer to something that was sent again, for as long as no round trip is known.
+type doubtful struct {
+	since time.Duration // when it was sent first
+	after time.Duration // how long after the last transmission the answer came
+}
+
+// judge tells the windows if the first sample of the round trip shows that the doubtful answer came too early for the
+// last transmission: then the first one was not lost, but the timeout was too short for the path (as in the Eifel
+// algorithm, RFC 3522).
+func (p *path) judge(rtt time.Duration) {
+	if d := p.doubtful; d.since > 0 && d.after < rtt*3/4 {
+		p.window.wasLate(d.since)
+		p.reads.wasLate(d.since)
+	}
+}
+
+// distrust is told that something that was sent again has been answered, and when it was sent first and last.
 // The answer may be to either transmission, so it isn't a sample. But what follows is given that much time: otherwise
 // it would be sent again as well, and the round trip would never become known (Karn's algorithm; RFC 6298, sections 3
 // and 5). If the last transmission may well have been answered so soon, the first was most likely lost.
-func (p *path) distrust(first, last time.Duration) {
+func (p *path) distrust(first, last, now time.Duration) {
+	took, after := now-first, now-last
 	expected := max(p.usual(), minEarlyTimeout)
 	if p.rtt == 0 {
 		expected = time.Second // where RFC 6298 begins
+		p.doubtful = doubtful{first, after}
 	}
-	if last <= expected {
-		first = min(first, expected)
+	if after <= expected {
+		took = min(took, expected)
 	}
-	p.patience = max(p.patience, 2*first)
+	p.patience = max(p.patience, 2*took)
 }
 
 // usual returns how long an acknowledgement may take, going by the samples.

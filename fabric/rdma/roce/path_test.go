@@ -59,7 +59,7 @@ func TestPatience(t *testing.T) {
 		p.sample(short, now)
 		now += short / 500
 	}
-	p.distrust(long, long)
+	p.distrust(now-long, now-long, now)
 	for range 1000 {
 		if got := p.timeout(0); got < long {
 			t.Fatalf("the timeout is %v where the round trip is %v", got, long)

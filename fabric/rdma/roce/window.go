@@ -15,6 +15,12 @@ type window struct {
 	markedUntil time.Duration // nor for marks before then
 	unheard     bool          // nothing has arrived since it was cut for silence
 
+	// What it was before that cut, until it is cut for another reason, and when that cut was made. size is 0 for nothing.
+	uncut struct {
+		size, threshold int
+		at              time.Duration
+	}
+
 	recent losses
 }
 
@@ -66,4 +72,5 @@ func (w *window) shrink(size, floor int) {
 	w.size = min(w.size, max(size, floor))
 	w.threshold = w.size
 	w.credit = 0
+	w.uncut.size = 0
 }
