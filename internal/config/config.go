@@ -51,7 +51,7 @@ type Namespace struct {
 	ReadOnly    bool     `yaml:"read_only,omitempty"`
 	Preallocate bool     `yaml:"preallocate,omitempty"` // reserve the space of a file that is created
 	IO          string   `yaml:"io,omitempty"`          // how files are reached: auto (or empty), uring, direct, buffered
-	UUID        *UUID    `yaml:"uuid,omitempty"`        // nil: derived from the NQN and the NSID
+	UUID        *UUID    `yaml:"uuid,omitempty"`        // nil: derived from the NQN, the NSID and the volume
 	NGUID       *NGUID   `yaml:"nguid,omitempty"`       // nil: none is reported
 	EUI64       *EUI64   `yaml:"eui64,omitempty"`       // nil: none is reported
 	ANAGroup    uint32   `yaml:"ana_group,omitempty"`   // 0: group 1

@@ -2,6 +2,8 @@ package target
 
 import (
 	"bytes"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/nvme-anywhere/nvmeof/nvme"
@@ -193,9 +195,35 @@ func TestStableIdentity(t *testing.T) {
 	if u4, _ := identity(testNQN, 2); u4 == u1 {
 		t.Error("another namespace has the same UUID")
 	}
+	if u := uuidOf(t, "/volumes/a"); u != uuidOf(t, "/volumes/a") || u == uuidOf(t, "/volumes/b") || u == u1 {
+		t.Error("the UUID doesn't tell volumes apart")
+	}
+	here, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if uuidOf(t, "a") != uuidOf(t, filepath.Join(here, "a")) {
+		t.Error("a relative path makes another UUID")
+	}
 	if u1[6]>>4 != 8 || u1[8]>>6 != 2 {
 		t.Errorf("%x is not a version 8 UUID", u1)
 	}
+}
+
+// uuidOf exports a volume with a path as namespace 1, and returns the UUID that a host finds.
+func uuidOf(t *testing.T, path string) [16]byte {
+	t.Helper()
+	v := newTestVolume(4096, 512)
+	v.info.Path = path
+	q := dial(t, newTarget(t, v))
+	connectAdmin(q, testNQN, 0)
+	page := make([]byte, nvme.PageSize)
+	q.must(command(func(c *nvme.Command) { c.SetIdentify(nvme.CNSDescriptors, 1, 0, 0) }), page)
+	var d nvme.NSDescriptors
+	if err := d.Parse(page); err != nil {
+		t.Fatal(err)
+	}
+	return d.UUID
 }
 
 // TestCNTLIDRests: an identifier isn't used again soon.

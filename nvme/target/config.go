@@ -67,7 +67,8 @@ type NamespaceConfig struct {
 	Volume blockdev.Volume
 
 	// UUID, NGUID and EUI64 identify the namespace globally and for good: no two namespaces of a subsystem have the
-	// same. NGUID and EUI64 are not reported if zero; a zero UUID is derived from the subsystem's NQN and the NSID.
+	// same. NGUID and EUI64 are not reported if zero; a zero UUID is derived from the subsystem's NQN, the NSID, and the
+	// kind and path of the volume.
 	UUID  [16]byte
 	NGUID [16]byte
 	EUI64 [8]byte

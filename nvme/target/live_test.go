@@ -196,10 +196,10 @@ func TestFoundBeforeRemoval(t *testing.T) {
 func TestDistinct(t *testing.T) {
 	first := NamespaceConfig{NSID: 3, UUID: [16]byte{1}, NGUID: [16]byte{2}, EUI64: [8]byte{3}}
 	for want, second := range map[string]NamespaceConfig{
-		"namespace 5: UUID 01000000-0000-0000-0000-000000000000 already exists, as that of namespace 3":  {UUID: first.UUID, NGUID: [16]byte{4}},
-		"namespace 5: NGUID 02000000000000000000000000000000 already exists, as that of namespace 3":     {UUID: [16]byte{4}, NGUID: first.NGUID},
-		"namespace 5: EUI64 0300000000000000 already exists, as that of namespace 3":                     {EUI64: first.EUI64},
-		"namespace 5: UUID " + nvme.HostID(deriveUUID(testNQN, 1)).String() + " already exists, as that": {UUID: deriveUUID(testNQN, 1)},
+		"namespace 5: UUID 01000000-0000-0000-0000-000000000000 already exists, as that of namespace 3":      {UUID: first.UUID, NGUID: [16]byte{4}},
+		"namespace 5: NGUID 02000000000000000000000000000000 already exists, as that of namespace 3":         {UUID: [16]byte{4}, NGUID: first.NGUID},
+		"namespace 5: EUI64 0300000000000000 already exists, as that of namespace 3":                         {EUI64: first.EUI64},
+		"namespace 5: UUID " + nvme.HostID(deriveUUID(testNQN, 1, "")).String() + " already exists, as that": {UUID: deriveUUID(testNQN, 1, "")},
 		"": {UUID: [16]byte{4}, NGUID: first.UUID, EUI64: [8]byte{4}}, // each kind is distinct from the others
 	} {
 		sub := newTarget(t, newTestVolume(1<<20, 512)).Subsystem(testNQN)

@@ -124,7 +124,7 @@ func (s *savesThen) Save(name string, data []byte) error {
 // TestDeletedWithSubsystem: if a host deletes a namespace just when the operator removes the subsystem, its volume
 // isn't closed before its commands have ended, and is gone afterwards.
 func TestDeletedWithSubsystem(t *testing.T) {
-	pool, store := newMemPool(1<<20), &savesThen{memStore: newMemStore(), name: "namespaces-" + nvme.HostID(deriveUUID(testNQN, 0)).String()}
+	pool, store := newMemPool(1<<20), &savesThen{memStore: newMemStore(), name: "namespaces-" + nvme.HostID(deriveUUID(testNQN, 0, "")).String()}
 	tg := newTargetWith(t, func(c *Config) { c.Store, c.Subsystems[0].Pool = store, pool }, newTestVolume(1<<20, 4096))
 	s := connectAs(t, tg, 1)
 	nsid := create(s.admin, nvme.NMICShared)
@@ -168,7 +168,7 @@ func TestDeletedWithSubsystem(t *testing.T) {
 // TestCreatedNotSaved: a namespace whose volume is made, but which then can't be saved, doesn't exist, nor does its
 // volume.
 func TestCreatedNotSaved(t *testing.T) {
-	pool, store := newMemPool(1<<20), &failsAt{memStore: newMemStore(), name: "namespaces-" + nvme.HostID(deriveUUID(testNQN, 0)).String()}
+	pool, store := newMemPool(1<<20), &failsAt{memStore: newMemStore(), name: "namespaces-" + nvme.HostID(deriveUUID(testNQN, 0, "")).String()}
 	start := func() (*Target, *session) {
 		tg := newTargetWith(t, func(c *Config) { c.Store, c.Subsystems[0].Pool = store, pool }, newTestVolume(1<<20, 4096))
 		return tg, connectAs(t, tg, 1)

@@ -32,7 +32,7 @@ func TestNotDeleted(t *testing.T) {
 // TestNotAllDeleted: if one of all namespaces can't be deleted, the event log lists each of those that were; and
 // nothing if there was none.
 func TestNotAllDeleted(t *testing.T) {
-	store := &failsAt{memStore: newMemStore(), name: "namespaces-" + nvme.HostID(deriveUUID(testNQN, 0)).String()}
+	store := &failsAt{memStore: newMemStore(), name: "namespaces-" + nvme.HostID(deriveUUID(testNQN, 0, "")).String()}
 	s := connectAs(t, newTargetWith(t, func(c *Config) { c.Store, c.Subsystems[0].Pool = store, newMemPool(1<<20) }), 1)
 	defer s.close()
 	s.admin.must(deleteCommand(nvme.NSIDAll), nil)

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"math/bits"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 
@@ -28,8 +29,6 @@ type Namespace struct {
 	anaGroup    uint32
 	uuid, nguid [16]byte
 	eui64       [8]byte
-	derived     bool     // uuid, from the NSID
-	others      []string // volumes whose stored state was found under this namespace's UUID
 
 	created     bool        // by a host
 	private     bool        // attached to one controller at a time
@@ -79,18 +78,32 @@ func newNamespace(sub *Subsystem, nsid uint32, c *NamespaceConfig) *Namespace {
 	ns.blocks.Store(uint64(info.Size) >> ns.shift)
 	ns.protected.Store(ns.fixed)
 	if ns.uuid == [16]byte{} {
-		ns.uuid, ns.derived = deriveUUID(sub.nqn, nsid), true
+		ns.uuid = deriveUUID(sub.nqn, nsid, volumeName(&info))
 	}
 	return ns
 }
 
-// deriveUUID makes a UUID (RFC 9562, version 8) that stays the same across restarts.
-func deriveUUID(nqn string, nsid uint32) (u [16]byte) {
-	sum := sha256.Sum256(binary.LittleEndian.AppendUint32([]byte("namespace\x00"+nqn+"\x00"), nsid))
+// deriveUUID makes a UUID (RFC 9562, version 8) that stays the same across restarts. Another volume under the same NSID
+// has another UUID: hosts would take it for the same disk, and go on with what they have cached of the first.
+func deriveUUID(nqn string, nsid uint32, volume string) (u [16]byte) {
+	sum := sha256.Sum256(append(binary.LittleEndian.AppendUint32([]byte("namespace\x00"+nqn+"\x00"), nsid), volume...))
 	copy(u[:], sum[:])
 	u[6] = u[6]&0x0f | 0x80
 	u[8] = u[8]&0x3f | 0x80
 	return u
+}
+
+// volumeName returns what tells a volume from others: its kind and its absolute path. It is empty for a volume without a
+// path, whose content doesn't outlive the target.
+func volumeName(info *blockdev.Info) string {
+	if info.Path == "" {
+		return ""
+	}
+	path, err := filepath.Abs(info.Path)
+	if err != nil { // there is no working directory
+		path = info.Path
+	}
+	return info.Kind + ":" + path
 }
 
 // NSID returns the namespace's identifier.

@@ -657,7 +657,7 @@ func TestSanitizeDeallocates(t *testing.T) {
 func TestSanitizeDamaged(t *testing.T) {
 	for _, bad := range []string{"{", `{"state":7}`} {
 		store := newMemStore()
-		store.put("sanitize-"+nvme.HostID(deriveUUID(testNQN, 0)).String(), []byte(bad))
+		store.put("sanitize-"+nvme.HostID(deriveUUID(testNQN, 0, "")).String(), []byte(bad))
 		_, err := New(Config{Store: store, Subsystems: []SubsystemConfig{{NQN: testNQN}}})
 		if !errors.Is(err, ErrState) || !strings.Contains(err.Error(), "sanitize") {
 			t.Errorf("served a subsystem whose saved state is %q: %v", bad, err)

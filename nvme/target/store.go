@@ -3,7 +3,6 @@ package target
 import (
 	"encoding/json"
 	"errors"
-	"path/filepath"
 
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
@@ -22,27 +21,16 @@ type Store interface {
 	Delete(name string) error
 }
 
-// The state of a namespace is stored under its UUID. A UUID that is given identifies the namespace, whatever volume it
-// has: an operator who moves a volume keeps its UUID. A UUID that is derived from the NSID says nothing about the
-// volume: an operator who removes a namespace, and adds another volume under its NSID, has a new namespace, to which no
-// host has registered and of which no block is marked. So the volume is stored with the state.
+// The state of a namespace is stored under its UUID, so it belongs to whatever volume has that UUID: to any if the UUID
+// is given, because an operator who moves a volume keeps its UUID; otherwise to the volume for which it was derived.
 
-// storedState is the state of a namespace as it is stored.
+// storedState is the state of a namespace as it is stored. Volume tells people whose it is.
 type storedState struct {
 	Volume string          `json:"volume"`
 	State  json.RawMessage `json:"state"`
 }
 
-// stateVolume returns the volume's name in stored states. Relative paths are relative to the working directory.
-func (ns *Namespace) stateVolume() string {
-	path := ns.info.Path
-	if abs, err := filepath.Abs(path); err == nil && path != "" {
-		path = abs
-	}
-	return ns.info.Kind + ":" + path
-}
-
-// loadState returns what was last saved under a name; nil if nothing was, or it was for another volume.
+// loadState returns what was last saved under a name; nil if nothing was.
 func (ns *Namespace) loadState(name string) ([]byte, error) {
 	b, err := ns.sub.t.store.Load(name)
 	if err != nil || b == nil {
@@ -51,10 +39,6 @@ func (ns *Namespace) loadState(name string) ([]byte, error) {
 	var s storedState
 	if json.Unmarshal(b, &s) != nil || s.State == nil {
 		return b, nil //nolint:nilerr // it doesn't say of which volume it is
-	}
-	if ns.derived && s.Volume != ns.stateVolume() {
-		ns.others = append(ns.others, s.Volume)
-		return nil, nil
 	}
 	return s.State, nil
 }
@@ -76,7 +60,7 @@ func (ns *Namespace) saveState(name string, state any) error {
 	if err != nil {
 		return err
 	}
-	if b, err = json.Marshal(storedState{ns.stateVolume(), b}); err != nil {
+	if b, err = json.Marshal(storedState{volumeName(&ns.info), b}); err != nil {
 		return err
 	}
 	return ns.sub.save(name, append(b, '\n'))
@@ -84,7 +68,7 @@ func (ns *Namespace) saveState(name string, state any) error {
 
 // stateName is the name under which something of the subsystem is stored.
 func (s *Subsystem) stateName(what string) string {
-	return what + "-" + nvme.HostID(deriveUUID(s.nqn, 0)).String()
+	return what + "-" + nvme.HostID(deriveUUID(s.nqn, 0, "")).String()
 }
 
 // save saves in the Store unless the subsystem is closed. A command of a host that is being disconnected may come later
@@ -107,13 +91,4 @@ func (s *Subsystem) storing(f func() error) error {
 		return errSubsystemClosed
 	}
 	return f()
-}
-
-// sayOthers logs that stored state belongs to another volume.
-func (ns *Namespace) sayOthers() {
-	if len(ns.others) > 0 {
-		ns.sub.t.log.Warn("reservations, marks and write protection of another volume are left alone",
-			"subsystem", ns.sub.nqn, "nsid", ns.nsid, "volume", ns.stateVolume(), "of", ns.others[0],
-			"remedy", "where the volume is the same, give the namespace the UUID that hosts know it by")
-	}
 }

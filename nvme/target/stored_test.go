@@ -8,7 +8,7 @@ import (
 
 // TestStoredOfAnother: reservations, marks and write protection stay with a namespace as long as it is the same: by its
 // UUID if that is given, whatever volume it moves to, and otherwise by its volume. Another volume that is exported
-// under its NSID has none of them, but they aren't forgotten.
+// under its NSID has none of them, and what hosts do to it changes nothing of the first.
 func TestStoredOfAnother(t *testing.T) {
 	id := [16]byte{1}
 	for _, x := range []struct {
@@ -56,6 +56,9 @@ func TestStoredOfAnother(t *testing.T) {
 			}
 			export(x.path, x.otherUUID)
 			has(x.what, x.same)
+			if !x.same {
+				persistAs(1, 12).run(s.io)
+			}
 			export("/volumes/a", x.uuid)
 			has("the first again", true)
 		})

@@ -118,7 +118,6 @@ func (s *Subsystem) insert(c *NamespaceConfig) (*Namespace, error) {
 	if err := s.distinct(ns); err != nil {
 		return nil, err
 	}
-	ns.sayOthers()
 	ns.watchSize()
 	if err := s.publish(ns, &table); err != nil {
 		if ns.unwatch != nil {
