@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"testing"
 
+	"github.com/nvme-anywhere/nvmeof/blockdev"
 	"github.com/nvme-anywhere/nvmeof/internal/soon"
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
@@ -112,4 +113,67 @@ func TestRemovedWhileCommandGoesOn(t *testing.T) {
 	none := connect(t, newTarget(t), testNQN)
 	defer none.close()
 	none.io.must(command(func(c *nvme.Command) { c.SetFlush(nvme.NSIDAll) }), nil)
+}
+
+// again executes another command by a request that was answered, as transports use theirs.
+func (fr *fakeRequest) again(cmd nvme.Command, data []byte) nvme.Status {
+	c := fr.conn
+	c.wg.Wait() // until it is Sent
+	fr.answers.Store(0)
+	fr.done, fr.Cmd, fr.host = make(chan struct{}), cmd, data
+	c.submit(fr)
+	return fr.wait().Status()
+}
+
+// TestRequestUsedAgain: a command isn't affected by an error of the volume in the command that its request carried
+// before; it does the same as by a new request.
+func TestRequestUsedAgain(t *testing.T) {
+	copied, source := copyCommand(64, 1, nvme.CopyRange{SLBA: 0, Blocks: 8})
+	discard, ranges := dsm(1, nvme.DSMRange{SLBA: 8, Blocks: 8})
+	content := make([]byte, 1<<20)
+	for i := range content {
+		content[i] = byte(i/512 + i)
+	}
+	for name, x := range map[string]struct {
+		cmd   nvme.Command
+		data  []byte
+		admin bool
+	}{
+		"Read":               {ioCommand(nvme.OpRead, 0, 8, 0), make([]byte, 4096), false},
+		"Write":              {ioCommand(nvme.OpWrite, 0, 8, 0), make([]byte, 4096), false},
+		"Compare":            {ioCommand(nvme.OpCompare, 0, 64, 0), content[:32<<10], false},
+		"Verify":             {ioCommand(nvme.OpVerify, 0, 64, 0), nil, false},
+		"Write Zeroes":       {ioCommand(nvme.OpWriteZeroes, 0, 8, 0), nil, false},
+		"Copy":               {copied, source, false},
+		"Dataset Management": {discard, ranges, false},
+		"Flush of all":       {command(func(c *nvme.Command) { c.SetFlush(nvme.NSIDAll) }), nil, false},
+		"Format":             {formatCommand(1, 0, nvme.EraseNone), nil, true},
+		"write protection":   {setFeature(nvme.FeatWriteProtect, 1, writeProtected), nil, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			v, fresh := newTestVolume(1<<20, 512), newTestVolume(1<<20, 512)
+			copy(v.data, content)
+			copy(fresh.data, content)
+			s, other := connect(t, newTarget(t, v), testNQN), connect(t, newTarget(t, fresh), testNQN)
+			defer s.close()
+			defer other.close()
+			c, o, failed := s.io, other.io, ioCommand(nvme.OpRead, 0, 8, 0)
+			if x.admin {
+				c, o, failed = s.admin, other.admin, formatCommand(1, 0, nvme.EraseNone)
+			}
+			v.setFail(&blockdev.OpError{Op: "test", Path: "test", Offset: 512, Kind: blockdev.ErrMedium})
+			fr := c.start(failed, make([]byte, 4096))
+			if st := fr.wait().Status(); st.OK() {
+				t.Fatal("the volume didn't fail")
+			}
+			v.setFail(nil)
+			if st := fr.again(x.cmd, x.data); !st.OK() {
+				t.Errorf("status %#x", uint16(st))
+			}
+			o.must(x.cmd, x.data)
+			if !bytes.Equal(v.data, fresh.data) {
+				t.Error("it left other blocks than by a new request")
+			}
+		})
+	}
 }

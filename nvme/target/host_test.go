@@ -286,15 +286,19 @@ func (c *fakeConn) newRequest() *fakeRequest {
 func (c *fakeConn) start(cmd nvme.Command, data []byte) *fakeRequest {
 	fr := c.newRequest()
 	fr.Cmd, fr.host = cmd, data
+	c.submit(fr)
+	return fr
+}
+
+func (c *fakeConn) submit(fr *fakeRequest) {
 	if s := fr.Cmd.SGL1(); *s == (nvme.SGL{}) {
-		s.SetKeyed(nvme.SGLKeyed, 0x1000, uint32(len(data)), 7)
+		s.SetKeyed(nvme.SGLKeyed, 0x1000, uint32(len(fr.host)), 7)
 	}
 	c.wg.Add(1)
 	c.mu.Lock()
 	c.out[fr] = struct{}{}
 	c.mu.Unlock()
 	c.q.Submit(&fr.Request)
-	return fr
 }
 
 func (fr *fakeRequest) wait() *nvme.Completion {

@@ -243,7 +243,6 @@ func (r *Request) volumeStatus(err error) nvme.Status {
 
 func (r *Request) writeZeroes() {
 	e := &r.engine
-	e.kind = opOther
 	if !r.namespace() || !r.writable() || !r.blocks(blockdev.OpWriteZeroes) {
 		return
 	}
