@@ -29,6 +29,7 @@ type features struct {
 	over, under  uint16 // temperature thresholds, K
 	timestamp    nvme.Timestamp
 	timestampSet time.Time
+	resetAt      time.Time
 	ofNS         map[uint32]nsFeatures // by NSID
 }
 
@@ -39,10 +40,12 @@ type nsFeatures struct {
 }
 
 func (f *features) reset(t *Target) {
+	now := time.Now()
 	*f = features{
 		queues:       nvme.NewQueueCounts(t.limits.Queues, t.limits.Queues),
 		over:         0xffff,
-		timestampSet: time.Now(),
+		timestampSet: now,
+		resetAt:      now,
 	}
 }
 

@@ -157,7 +157,7 @@ func (r *Request) setTimestamp() {
 	c.mu.Lock()
 	was := nvme.TimestampChangeEvent{
 		Previous:   c.features.timestamp.Millis + uint64(time.Since(c.features.timestampSet).Milliseconds()),
-		SinceReset: uint64(time.Since(c.since).Milliseconds()),
+		SinceReset: uint64(time.Since(c.features.resetAt).Milliseconds()),
 	}
 	c.features.timestamp, c.features.timestampSet = ts, time.Now()
 	c.mu.Unlock()

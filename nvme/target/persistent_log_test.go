@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/nvme-anywhere/nvmeof/blockdev"
 	"github.com/nvme-anywhere/nvmeof/nvme"
@@ -252,5 +253,57 @@ func TestPersistentGeneration(t *testing.T) {
 			s.close()
 			closeTarget(t, tg)
 		}
+	})
+}
+
+// TestPersistentEventData: what the events say (NVMe base, "Persistent Event Log Events").
+func TestPersistentEventData(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		start := uint64(time.Now().UnixMilli())
+		tg := newTargetWith(t, func(c *Config) { c.Store = newMemStore() }, newTestVolume(1<<20, 512))
+		s := connectAs(t, tg, 1)
+		setTime := func(ms uint64) {
+			s.admin.must(setFeature(nvme.FeatTimestamp, 0, 0), nvme.Timestamp{Millis: ms}.AppendTo(nil))
+		}
+		time.Sleep(2 * time.Second)
+		setTime(7000)
+		time.Sleep(time.Second)
+		setTime(7000)
+		s.admin.must(ccOff, nil)
+		s.admin.must(ccOn, nil)
+		time.Sleep(500 * time.Millisecond)
+		setTime(7000)
+		s.admin.must(formatCommand(1, 0, nvme.EraseUser), nil)
+		aer := s.admin.start(asyncEvent(1), nil)
+		s.admin.must(sanitizeCommand(nvme.SanitizeOverwrite, nvme.SanitizeOIPBP, 2, 0x12345678), nil)
+		sanitized(t, aer)
+
+		on := nvme.PowerOnEvent{PowerCycle: 1, Timestamp: start}
+		nvme.PutPadded(on.Firmware[:], defaultFirmware)
+		want := []any{
+			&on,
+			&nvme.TimestampChangeEvent{Previous: 2000, SinceReset: 2000},
+			&nvme.TimestampChangeEvent{Previous: 8000, SinceReset: 3000},
+			&nvme.TimestampChangeEvent{Previous: 500, SinceReset: 500},
+			&nvme.FormatStartEvent{NSID: 1, FNA: 1 << 3, CDW10: 1 << 9},
+			&nvme.FormatEndEvent{NSID: 1},
+			&nvme.SanitizeStartEvent{SANICAP: 1<<30 | 1<<2 | 1<<1, CDW10: 1<<8 | 2<<4 | 3, CDW11: 0x12345678},
+			&nvme.SanitizeEndEvent{SPROG: 0xffff, SSTAT: 2<<3 | 1},
+		}
+		h, events := readEvents(s.admin, nvme.PersistentEstablish)
+		if h.Revision != 3 || h.PowerOnHours.Uint64() != 0 || h.Timestamp != start+3500 {
+			t.Errorf("header %+v", h)
+		}
+		slices.Reverse(events)
+		for i, e := range events {
+			if got, err := e.Decode(); err != nil || e.Revision != 1 || !reflect.DeepEqual(got, want[i]) {
+				t.Errorf("%v, revision %d: %+v, %v, want %+v", e.Type, e.Revision, got, err, want[i])
+			}
+		}
+		if len(events) != len(want) {
+			t.Errorf("%d events, want %d", len(events), len(want))
+		}
+		s.close()
+		closeTarget(t, tg)
 	})
 }
