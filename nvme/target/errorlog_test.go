@@ -154,3 +154,111 @@ func TestSMARTCounts(t *testing.T) {
 		t.Errorf("units read, reads, units written, writes: %v, want %v", got, want)
 	}
 }
+
+// TestFieldInError: a command with a wrong field is refused, and the error log names the field: its first byte in the
+// command, and in bits 10:8 its bit there (NVMe base, "Error Information Log Entry").
+func TestFieldInError(t *testing.T) {
+	tg := newTargetWith(t, func(c *Config) {
+		c.Store, c.Subsystems[0].Pool = newMemStore(), newMemPool(1<<20)
+		c.Subsystems[0].Namespaces[1].ReadOnly = true
+	}, newTestVolume(4<<20, 512), newTestVolume(1<<20, 512))
+	s := connectAs(t, tg, 1)
+	defer s.close()
+	d := dial(t, tg)
+	defer d.hangUp(nil)
+	connectAdmin(d, nvme.DiscoveryNQN, 0)
+	identify := func(cns nvme.CNS, nsid uint32, cntid uint16, csi nvme.CSI) nvme.Command {
+		return command(func(c *nvme.Command) { c.SetIdentify(cns, nsid, cntid, csi) })
+	}
+	get := func(f nvme.FID, nsid, dw11 uint32) nvme.Command {
+		return command(func(c *nvme.Command) { c.SetGetFeatures(f, nvme.SELCurrent, nsid, dw11) })
+	}
+	opcode := func(op nvme.Opcode) nvme.Command {
+		return command(func(c *nvme.Command) { c.SetFlush(0); c.SetOpcode(op) })
+	}
+	dword := func(cmd nvme.Command, n int, bits uint32) nvme.Command {
+		cmd.SetCDW(n, cmd.CDW(n)|bits)
+		return cmd
+	}
+	const (
+		field     = nvme.StatusInvalidField
+		namespace = nvme.StatusInvalidNamespace
+		fixed     = nvme.StatusFeatureNotChangeable
+	)
+	saved := setFeature(nvme.FeatArbitration, 0, 1)
+	acquire := acquireAs(1, nvme.ResvAcquire, nvme.ResvWriteExclusive, 0, 0, 0).cmd
+	s.io.must(registerAs(1, nvme.ResvRegister, 0, 5, 0).cmd, (&nvme.ResvKeys{Other: 5}).AppendTo(nil))
+	s.io.must(acquire, (&nvme.ResvKeys{Current: 5}).AppendTo(nil))
+	for name, tc := range map[string]struct {
+		q      *fakeConn
+		cmd    nvme.Command
+		length int // of the data
+		status nvme.Status
+		loc    uint16
+	}{
+		"unknown admin command":       {s.admin, opcode(0x7e), 0, nvme.StatusInvalidOpcode, 0},
+		"unknown I/O command":         {s.io, opcode(0x7e), 0, nvme.StatusInvalidOpcode, 0},
+		"Format of discovery":         {d, formatCommand(1, 0, 0), 0, nvme.StatusInvalidOpcode, 0},
+		"Identify of discovery":       {d, identify(nvme.CNSNamespace, 1, 0, 0), 4096, field, 40},
+		"CNS":                         {s.admin, identify(0xff, 0, 0, 0), 4096, field, 40},
+		"CNTID":                       {s.admin, identify(nvme.CNSCommandSets, 0, 0xff00, 0), 4096, field, 42},
+		"CSI of active namespaces":    {s.admin, identify(nvme.CNSCommandSetActiveNSIDs, 0, 0, nvme.CSIZonedNS), 4096, field, 47},
+		"CSI of allocated namespaces": {s.admin, identify(nvme.CNSCommandSetAllocated, 0, 0, nvme.CSIZonedNS), 4096, field, 47},
+		"CSI of a controller":         {s.admin, identify(nvme.CNSCommandSetController, 0, 0, nvme.CSIZonedNS), 4096, field, 47},
+		"NSID of a list":              {s.admin, identify(nvme.CNSActiveNSIDs, nvme.NSIDAll, 0, 0), 4096, namespace, 4},
+		"NSID of a namespace":         {s.admin, identify(nvme.CNSNamespace, MaxNSID+1, 0, 0), 4096, namespace, 4},
+		"all formats of another CNS":  {s.admin, identify(nvme.CNSAllocatedNamespace, nvme.NSIDAll, 0, 0), 4096, namespace, 4},
+		"NSID of controllers":         {s.admin, identify(nvme.CNSAttachedControllers, 0, 0, 0), 4096, namespace, 4},
+		"NSID of a command set":       {s.admin, identify(nvme.CNSCommandSetNamespace, 0, 0, 0), 4096, namespace, 4},
+		"NUMD":                        {s.admin, getLog(nvme.GetLogPage{LID: nvme.LogError, Length: 2 << 20}), 2 << 20, field, 42},
+		"LPO":                         {s.admin, getLog(nvme.GetLogPage{LID: nvme.LogError, Length: 4, Offset: 2}), 4, field, 48},
+		"LPO beyond the page":         {s.admin, getLog(nvme.GetLogPage{LID: nvme.LogFirmware, Length: 4, Offset: 516}), 4, field, 48},
+		"LID":                         {s.admin, getLog(nvme.GetLogPage{LID: 0xff, Length: 4}), 4, nvme.StatusInvalidLogPage, 40},
+		"NSID of SMART":               {s.admin, getLog(nvme.GetLogPage{LID: nvme.LogSMART, NSID: 7, Length: 4}), 4, namespace, 4},
+		"FID to get":                  {s.admin, get(0xff, 0, 0), 0, field, 40},
+		"SEL":                         {s.admin, getFeature(nvme.FeatArbitration, 4, 0), 0, field, 41},
+		"EXHID":                       {s.admin, get(nvme.FeatHostID, 0, 2), 8, field, 44},
+		"NSID of protection to get":   {s.admin, get(nvme.FeatWriteProtect, 7, 0), 0, namespace, 4},
+		"error recovery of all":       {s.admin, get(nvme.FeatErrorRecovery, nvme.NSIDAll, 0), 0, namespace, 4},
+		"persistence of all":          {s.admin, get(nvme.FeatResvPersistence, nvme.NSIDAll, 0), 0, field, 4},
+		"NSID of error recovery":      {s.admin, get(nvme.FeatErrorRecovery, 7, 0), 0, namespace, 4},
+		"FID to set":                  {s.admin, setFeature(0xff, 0, 0), 0, field, 40},
+		"SV":                          {s.admin, dword(saved, 10, 1<<31), 0, nvme.StatusFeatureNotSaveable, 43 | 7<<8},
+		"NSID of a controller's":      {s.admin, setFeature(nvme.FeatArbitration, 1, 0), 0, nvme.StatusFeatureNotNamespace, 4},
+		"power state":                 {s.admin, setFeature(nvme.FeatPower, 0, 3), 0, field, 44},
+		"WCE":                         {s.admin, setFeature(nvme.FeatVolatileWC, 0, 0), 0, fixed, 44},
+		"DULBE":                       {s.admin, setFeature(nvme.FeatErrorRecovery, 1, 1<<16), 0, field, 46},
+		"TMPSEL":                      {s.admin, setFeature(nvme.FeatTempThreshold, 0, 1<<16), 0, field, 46},
+		"THSEL":                       {s.admin, setFeature(nvme.FeatTempThreshold, 0, 2<<20), 0, field, 46 | 4<<8},
+		"NSQR":                        {s.admin, setFeature(nvme.FeatNumberOfQueues, 0, 0xffff), 0, field, 44},
+		"NCQR":                        {s.admin, setFeature(nvme.FeatNumberOfQueues, 0, 0xffff<<16), 0, field, 46},
+		"NSID of protection to set":   {s.admin, setFeature(nvme.FeatWriteProtect, 7, 1), 0, namespace, 4},
+		"state of protection":         {s.admin, setFeature(nvme.FeatWriteProtect, 1, 2), 0, field, 44},
+		"protection of read-only":     {s.admin, setFeature(nvme.FeatWriteProtect, 2, 0), 0, fixed, 44},
+		"SEL of management":           {s.admin, dword(deleteCommand(1), 10, 2), 0, field, 40},
+		"NSID to delete":              {s.admin, deleteCommand(7), 0, namespace, 4},
+		"SEL of attachment":           {s.admin, attachCommand(1, 2), 4096, field, 40},
+		"NSID to attach":              {s.admin, attachCommand(7, nvme.NSAttach), 4096, namespace, 4},
+		"SLBA":                        {s.io, ioCommand(nvme.OpRead, 8192, 1, 0), 512, nvme.StatusLBAOutOfRange, 40},
+		"NLB":                         {s.io, ioCommand(nvme.OpRead, 0, 4096, 0), 4096 * 512, field, 48},
+		"length of ranges":            {s.io, command(func(c *nvme.Command) { c.SetDSM(1, 2, 0) }), 16, nvme.StatusSGLLengthInvalid, 24},
+		"type to release":             {s.io, releaseAs(1, nvme.ResvRelease, nvme.ResvExclusiveAccess, 5, 0).cmd, 8, field, 41},
+	} {
+		t.Run(name, func(t *testing.T) {
+			data := make([]byte, tc.length)
+			if tc.length == 8 {
+				data[0] = 5 // the reservation key
+			}
+			if st := tc.q.do(tc.cmd, data).Status(); st != tc.status|dnr|nvme.StatusMore {
+				t.Errorf("status %#x, want %#x", uint16(st), uint16(tc.status|dnr|nvme.StatusMore))
+			}
+			of := tc.q
+			if of == s.io {
+				of = s.admin
+			}
+			if e := lastError(of); e.Location != tc.loc {
+				t.Errorf("location %#x, want %#x", e.Location, tc.loc)
+			}
+		})
+	}
+}
