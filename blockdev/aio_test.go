@@ -155,3 +155,42 @@ func TestAIOFull(t *testing.T) {
 		t.Errorf("%d requests are answered twice, %v", len(done), err)
 	}
 }
+
+// busyAIO has another attendant look while one takes what is done, and counts how often anybody looks.
+type busyAIO struct {
+	idleAIO
+	q     *queueAIO
+	looks int
+}
+
+func (a *busyAIO) Ready() bool {
+	a.looks++
+	return true
+}
+
+func (a *busyAIO) Take([]aio.Event) int {
+	if a.looks == 1 {
+		a.q.take()
+	}
+	return 0
+}
+
+// TestAIOTaken: what an attendant is taking, other attendants leave alone, as they would use the same memory. After
+// Close they touch nothing, as the kernel's memory is gone.
+func TestAIOTaken(t *testing.T) {
+	v := openInternal(t, IOBuffered)
+	a := &busyAIO{idleAIO: idleAIO{goOn: make(chan struct{}), end: make(chan struct{})}}
+	v.kernel, v.aio = nil, newAIO(v, a)
+	a.q = v.aio
+	a.q.take()
+	if a.looks != 1 {
+		t.Error("two attendants take at once")
+	}
+	close(a.goOn)
+	if err := v.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if a.q.take(); a.looks != 1 {
+		t.Error("somebody looks after Close")
+	}
+}

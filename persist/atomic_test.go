@@ -1,7 +1,6 @@
 package persist
 
 import (
-	"os"
 	"path/filepath"
 	"testing"
 
@@ -25,14 +24,12 @@ func TestAtomicTmpfs(t *testing.T) { atomicSuite(t, shm, Open) }
 
 // openAtomicDAX opens a file as if it were on a DAX file system.
 func openAtomicDAX(path string, o blockdev.Options, lines *lineFlusher) (*atomicVolume, error) {
-	_, err := os.Stat(path)
-	fresh := err != nil
-	v, err := openAtomic(path, o)
+	v, err := openAtomic(path, o) // which makes it
+	if err == nil {
+		err = v.Close()
+	}
 	if err != nil {
 		return nil, err
-	}
-	if err := v.Close(); err != nil || !fresh {
-		o.Size = 0
 	}
 	o.Size = 0
 	f, size, _, err := blockdev.OpenLocked(path, &o)

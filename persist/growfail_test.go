@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"runtime/debug"
 	"testing"
 
@@ -44,6 +45,44 @@ func TestGrowthIsTold(t *testing.T) {
 	if err := v.Refresh(); !errors.Is(err, unix.EIO) || v.super.session != unsure {
 		t.Errorf("growing again: %v; unsure is %v", err, v.super.session == unsure)
 	}
+}
+
+// TestGrowthNamedOnce: if only one of the superblock's copies could be written the volume doesn't have what it grew by,
+// and grows the next time.
+func TestGrowthNamedOnce(t *testing.T) {
+	var f faulty
+	v, err := openAtomicDAX(filepath.Join(t.TempDir(), "v"), blockdev.Options{Size: 4 * mib}, f.flusher())
+	if err != nil {
+		t.Fatal(err)
+	}
+	v.m.dax = false // as what it grows by will be
+	before := v.Info().Size
+	lengthen(t, v.info.Path, 8*mib)
+	other := v.super.generation % superCopies * superSize // the second that is written: it holds the present one
+	f.missing = v.m.mem[other:][:superSize]
+	if err := v.Refresh(); !errors.Is(err, blockdev.ErrMedium) {
+		t.Errorf("growing: %v", err)
+	}
+	if n := v.Info().Size; n != before {
+		t.Errorf("it has %d bytes then, and had %d", n, before)
+	}
+	f.missing = nil
+	if err := v.Refresh(); err != nil {
+		t.Error(err)
+	}
+	size := v.Info().Size
+	if size <= before {
+		t.Fatalf("it has %d bytes in the end, and had %d", size, before)
+	}
+	if err := volumetest.NewClient(v).Write(block(9), size-4096, true); err != nil {
+		t.Error(err)
+	}
+	mustClose(t, v)
+	v = mustOpen(t, v.info.Path, blockdev.Options{ReadOnly: true})
+	if n := v.Info().Size; n != size {
+		t.Errorf("it has %d bytes when it is opened again, and had %d", n, size)
+	}
+	mustClose(t, v)
 }
 
 // TestGrowthWithoutMemory: a volume that has no memory for what it grows by stays as it was, and grows the next time.

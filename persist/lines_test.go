@@ -172,3 +172,23 @@ func BenchmarkPersist(b *testing.B) {
 		}
 	}
 }
+
+// faulty is a processor that finds some of the memory missing when it flushes its lines, as after a media error.
+type faulty struct{ missing []byte }
+
+// missing is the fault, as Go's runtime describes it.
+type missing uintptr
+
+func (m missing) Addr() uintptr { return uintptr(m) }
+
+func (f *faulty) flusher() *lineFlusher {
+	return &lineFlusher{
+		name: "faulty", line: simLine,
+		flush: func(p unsafe.Pointer, _ uintptr) {
+			if uintptr(p)-uintptr(unsafe.Pointer(unsafe.SliceData(f.missing))) < uintptr(len(f.missing)) {
+				panic(missing(uintptr(p)))
+			}
+		},
+		fence: func() {},
+	}
+}

@@ -90,6 +90,57 @@ func TestWaitingWriteFails(t *testing.T) {
 	})
 }
 
+// TestWriteMeetsFailure: a write that was begun just before the volume failed, and finds no free block then, ends: nobody
+// would free one for it.
+func TestWriteMeetsFailure(t *testing.T) {
+	v, _ := cachedVolume(t, 64)
+	loans := lendAll(t, v)
+	r := &blockdev.Request{Op: blockdev.OpWrite, Length: 512, Bufs: [][]byte{make([]byte, 512)}}
+	var ended error
+	r.Complete = func(r *blockdev.Request) { ended = r.Err }
+	if err := v.check(r); err != nil || !v.life.Enter() {
+		t.Fatal(err)
+	}
+	v.fail(unix.EIO)
+	v.write(r) // what Submit does next
+	if !errors.Is(ended, blockdev.ErrMedium) {
+		t.Errorf("the write ended with %v", ended)
+	}
+	for _, l := range loans {
+		v.Return(l)
+	}
+	end(t, v)
+}
+
+// TestMapFaults: if an entry of the map couldn't be made durable nothing is written any more: it isn't known which of
+// its contents the block has after a power failure. Data can still be read.
+func TestMapFaults(t *testing.T) {
+	var f faulty
+	v, err := openAtomicDAX(filepath.Join(t.TempDir(), "v"), blockdev.Options{Size: mib}, f.flusher())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := volumetest.NewClient(v)
+	if err := c.Write(block(1), 0, false); err != nil {
+		t.Fatal(err)
+	}
+	f.missing = bytesOf((*v.extents.Load())[0].table)
+	if err := c.Write(block(2), 4096, false); !errors.Is(err, blockdev.ErrMedium) {
+		t.Errorf("a write whose entry faults: %v", err)
+	}
+	f.missing = nil
+	if err := c.Write(block(3), 8192, false); !errors.Is(err, blockdev.ErrMedium) {
+		t.Errorf("a write after that: %v", err)
+	}
+	got := make([]byte, 4096)
+	if err := c.Read(got, 0); err != nil || got[0] != 1 {
+		t.Errorf("read: %v, %d…", err, got[0])
+	}
+	if err := v.Close(); !errors.Is(err, blockdev.ErrMedium) {
+		t.Errorf("close: %v", err)
+	}
+}
+
 // wantServed wants the write of waitingWrite to be over, and ends the volume.
 func wantServed(t *testing.T, v *atomicVolume, ended chan error, loans []blockdev.LoanToken) {
 	t.Helper()
