@@ -121,6 +121,39 @@ func TestBlockDeviceFlushes(t *testing.T) {
 	}
 }
 
+// TestBlockDeviceWrittenByOthers: what another program has written to a device, and the system still has in its page
+// cache, keeps no range from being zeroed or discarded.
+func TestBlockDeviceWrittenByOthers(t *testing.T) {
+	dev := loopDevice(t, 4*mib)
+	for _, mode := range []blockdev.IOMode{blockdev.IODirect, blockdev.IOBuffered} {
+		v, err := blockdev.OpenFile(dev, blockdev.Options{IO: mode})
+		if err != nil {
+			t.Fatal(err)
+		}
+		other, err := os.OpenFile(dev, os.O_RDWR, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, b := volumetest.NewClient(v), directio.AlignedBlock(4096)
+		for _, r := range []blockdev.Request{
+			{Op: blockdev.OpWriteZeroes}, {Op: blockdev.OpWriteZeroes, MayUnmap: true}, {Op: blockdev.OpDiscard},
+		} {
+			if _, err := other.WriteAt(bytes.Repeat([]byte{1}, len(b)), 0); err != nil {
+				t.Fatal(err)
+			}
+			r.Length = int64(len(b))
+			if err := errors.Join(c.Do(r), c.Read(b, 0)); err != nil {
+				t.Errorf("mode %d, %s, may unmap %v: %v", mode, r.Op, r.MayUnmap, err)
+			} else if r.Op == blockdev.OpWriteZeroes && !bytes.Equal(b, make([]byte, len(b))) {
+				t.Errorf("mode %d, %s, may unmap %v: it reads as %d…", mode, r.Op, r.MayUnmap, b[0])
+			}
+		}
+		if err := errors.Join(other.Close(), v.Close()); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 func zero(t *testing.T, dev string) {
 	v, err := blockdev.OpenFile(dev, blockdev.Options{})
 	if err != nil {

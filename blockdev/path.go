@@ -54,7 +54,7 @@ func (v *file) directly(d *os.File, a alignment, mode IOMode) error {
 	}
 	why := ""
 	if mode != IOUring {
-		c, err := aio.OpenContext(aioEntries, k.fd)
+		c, err := aio.OpenContext(aioEntries, k.ioFD)
 		if err == nil {
 			v.aio = newAIO(v, c)
 			if !v.device {
@@ -66,7 +66,7 @@ func (v *file) directly(d *os.File, a alignment, mode IOMode) error {
 		why = ": " + err.Error()
 	}
 	if mode != IODirect {
-		r, err := aio.OpenRing(aioEntries, k.fd)
+		r, err := aio.OpenRing(aioEntries, k.ioFD)
 		if err == nil {
 			v.ring, v.aio = r, newAIO(v, r)
 			v.info.Mode = "direct I/O, io_uring with " + r.Mode() + why

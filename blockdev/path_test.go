@@ -79,7 +79,7 @@ func TestReadOnlyFiles(t *testing.T) {
 				t.Fatal(err)
 			}
 			k := opened.(*file).store.(*kernel)
-			for _, fd := range []int{k.fd, k.syncFD} {
+			for _, fd := range []int{k.ioFD, k.lockedFD} {
 				flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0)
 				if err != nil || flags&unix.O_ACCMODE == unix.O_RDONLY != readOnly {
 					t.Errorf("read-only %v: flags %#x, %v", readOnly, flags, err)

@@ -22,35 +22,36 @@ type storage interface {
 	close() error
 }
 
-// kernel is the storage provided by Linux. With direct I/O, transfers and syncs use separate open files: the system
-// reports a failed write-back once per open file, and a write with RWF_DSYNC must not take that report away from a
-// flush.
+// kernel is the storage provided by Linux. With direct I/O, transfers use an open file of their own. The system reports
+// a failed write-back once per open file, and a write with RWF_DSYNC must not take that report away from a flush. And
+// only for the file that has a device exclusively (O_EXCL) does it zero or discard a range that others have written to
+// in the page cache; for another one that fails with EBUSY.
 type kernel struct {
-	locked *os.File // holds the lock; goes through the page cache
-	io     *os.File // locked, or the file reopened for direct I/O
-	fd     int      // of io
-	syncFD int      // of locked
+	locked   *os.File // holds the lock, and a device exclusively; goes through the page cache
+	io       *os.File // locked, or the file reopened for direct I/O
+	lockedFD int
+	ioFD     int
 }
 
 func newKernel(locked, io *os.File) *kernel {
-	return &kernel{locked: locked, io: io, fd: int(io.Fd()), syncFD: int(locked.Fd())}
+	return &kernel{locked: locked, io: io, lockedFD: int(locked.Fd()), ioFD: int(io.Fd())}
 }
 
 func (k *kernel) transfer(op Op, iov []unix.Iovec, off int64, flags int) (int64, error) {
-	return vectored(op, k.fd, iov, off, flags)
+	return vectored(op, k.ioFD, iov, off, flags)
 }
 
 func (k *kernel) sync() error {
-	return retry(func() error { return unix.Fdatasync(k.syncFD) })
+	return retry(func() error { return unix.Fdatasync(k.lockedFD) })
 }
 
 func (k *kernel) allocate(mode uint32, off, n int64) error {
-	return retry(func() error { return unix.Fallocate(k.fd, mode, off, n) })
+	return retry(func() error { return unix.Fallocate(k.lockedFD, mode, off, n) })
 }
 
 func (k *kernel) discard(off, n int64) error {
 	span := [2]uint64{uint64(off), uint64(n)}
-	_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(k.fd), unix.BLKDISCARD, uintptr(unsafe.Pointer(&span)))
+	_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(k.lockedFD), unix.BLKDISCARD, uintptr(unsafe.Pointer(&span)))
 	if errno != 0 {
 		return errno
 	}
