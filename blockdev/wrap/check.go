@@ -40,7 +40,7 @@ type mark struct {
 	gen     uint32 // changes with each write that begins
 	writers uint16
 	known   bool
-	mixed   bool // concurrent writes overlapped on it
+	mixed   bool // each of the writers overlapped another
 }
 
 // seen is the state of a block when a read was submitted.
@@ -93,7 +93,7 @@ func (k *Checker) begin(c *call) {
 		k.change(first, n, func(m *mark) {
 			m.writers++
 			m.gen++
-			m.known, m.mixed = false, m.mixed || m.writers > 1
+			m.known, m.mixed = false, m.writers > 1
 		})
 		return
 	}
@@ -200,8 +200,8 @@ func (k *Checker) emptied(r *blockdev.Request) {
 // end records that one of the writers of a block has ended, and what it left there.
 func (m *mark) end(sum uint32, known bool) {
 	m.writers--
-	m.sum, m.known = sum, known && !m.mixed && m.writers == 0
-	m.mixed = m.mixed && m.writers > 0
+	m.sum, m.known = sum, known && !m.mixed
+	m.mixed = m.writers > 0
 }
 
 // compare checks what was read, for blocks that nobody wrote meanwhile.

@@ -57,7 +57,7 @@ func parseDelay(s string) (least, most time.Duration, err error) {
 			most, err = time.ParseDuration(last)
 		}
 	}
-	if err != nil || least < 0 || most < least {
+	if err != nil || most < least { // neither can be negative: the sign would separate them
 		return 0, 0, fmt.Errorf("delay %q: write a time as 2ms, or two as 1ms-5ms", s)
 	}
 	return least, most, nil

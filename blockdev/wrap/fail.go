@@ -153,7 +153,7 @@ func parseRule(s string) (r Rule, err error) {
 	if err == nil {
 		r.Last, err = strconv.ParseInt(last, 10, 64)
 	}
-	if err != nil || r.First < 0 || r.Last < r.First {
+	if err != nil || r.Last < r.First { // neither can be negative: the sign would separate them
 		return r, errors.New("the blocks are no range")
 	}
 	return r, nil

@@ -76,11 +76,11 @@ func (w *wrapper) open(arg string, o blockdev.Options, kinds []blockdev.Kind) (b
 
 // parse parses how to wrap, and which volume.
 func (w *wrapper) parse(arg string) (wrap func(blockdev.Volume) blockdev.Volume, spec string, err error) {
-	how, spec, ok := "", arg, true
+	how, spec := "", arg
 	if w.how {
-		how, spec, ok = strings.Cut(arg, ":")
+		how, spec, _ = strings.Cut(arg, ":")
 	}
-	if !ok || spec == "" {
+	if spec == "" {
 		return nil, "", blockdev.OpenError(w.name, blockdev.ErrInvalid, errors.New("no volume is named; write "+w.form))
 	}
 	if wrap, err = w.wrap(how); err != nil {

@@ -65,8 +65,16 @@ func TestSpecs(t *testing.T) {
 		"fail:read@5=bad:mem:1MiB":   `"bad"`,
 		"fail:any%101:mem:1MiB":      "percentage",
 		"fail:any%NaN:mem:1MiB":      "percentage",
+		"fail:any%-1:mem:1MiB":       "percentage",
+		"fail:any%some:mem:1MiB":     "percentage",
+		"fail:read@some:mem:1MiB":    "no range",
+		"fail:read@5-some:mem:1MiB":  "no range",
+		"fail:read@-5:mem:1MiB":      "no range",
 		"freeze:5s:mem:1MiB":         "10s+5s",
 		"freeze:5s+0s:mem:1MiB":      "10s+5s",
+		"freeze:-1s+5s:mem:1MiB":     "10s+5s",
+		"freeze:some+5s:mem:1MiB":    "10s+5s",
+		"freeze:5s+some:mem:1MiB":    "10s+5s",
 		"check:":                     "no volume",
 		"check:nosuch:1MiB":          "delay:TIME:VOLUME",
 		"check:delay:1ms:mem:banana": "banana",
@@ -89,6 +97,7 @@ func TestSpecs(t *testing.T) {
 	}
 	for spec, inner := range map[string]string{
 		"check:delay:1ms:mem:1MiB": "mem:1MiB", "disk.img": "disk.img", "fail:read%1": "fail:read%1", "./check:x": "./check:x",
+		"check": "check",
 	} {
 		if got := wrap.Innermost(spec); got != inner {
 			t.Errorf("innermost of %s: %s", spec, got)
@@ -125,6 +134,7 @@ func TestDelay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := open(t, "delay:20ms-30ms:mem:1MiB")
 		c := volumetest.NewClient(v)
+		times := map[time.Duration]bool{}
 		for range 20 {
 			began := time.Now()
 			if err := c.Write(make([]byte, 4096), 0, false); err != nil {
@@ -132,7 +142,12 @@ func TestDelay(t *testing.T) {
 			}
 			if took := time.Since(began); took < 20*time.Millisecond || took > 30*time.Millisecond {
 				t.Errorf("a write took %v", took)
+			} else {
+				times[took] = true
 			}
+		}
+		if len(times) < 2 {
+			t.Errorf("all took the same time: %v", times)
 		}
 		v.Close()
 	})
@@ -178,6 +193,47 @@ func TestFail(t *testing.T) {
 	}
 	if failed < 800 || failed > 1200 {
 		t.Errorf("%d of 4000 reads failed, want a quarter", failed)
+	}
+}
+
+// TestFailAny: a rule for any operation holds for all; one for blocks holds for none that touches no block. A request
+// that the volume refuses anyway is refused for that reason.
+func TestFailAny(t *testing.T) {
+	b := make([]byte, 4096)
+	ops := []blockdev.Op{blockdev.OpRead, blockdev.OpWrite, blockdev.OpFlush, blockdev.OpDiscard, blockdev.OpWriteZeroes}
+	for rule, untouched := range map[string]blockdev.Op{"any%100": 0, "any@0": blockdev.OpFlush} {
+		c := volumetest.NewClient(open(t, "fail:"+rule+":mem:1MiB"))
+		for _, op := range ops {
+			r := blockdev.Request{Op: op, Length: 4096, Bufs: [][]byte{b}}
+			if op == blockdev.OpFlush {
+				r.Length, r.Bufs = 0, nil
+			}
+			if err := c.Do(r); errors.Is(err, blockdev.ErrMedium) == (op == untouched) {
+				t.Errorf("%s: %s: %v", rule, op, err)
+			}
+		}
+		if err := c.Read(b, 1<<20); !errors.Is(err, blockdev.ErrRange) {
+			t.Errorf("%s: a read beyond the end: %v", rule, err)
+		}
+	}
+	if err := volumetest.NewClient(open(t, "fail:any@0:mem:1MiB")).Read(nil, 0); err != nil {
+		t.Errorf("a read of no block: %v", err)
+	}
+}
+
+// TestClosed: each wrapper answers what is submitted after it was closed.
+func TestClosed(t *testing.T) {
+	for _, spec := range []string{"delay:1ms:", "fail:any%100:", "freeze:manual:", "check:"} {
+		v := open(t, spec+"mem:1MiB")
+		if err := v.Close(); err != nil {
+			t.Errorf("%s: %v", spec, err)
+		}
+		if err := volumetest.NewClient(v).Read(make([]byte, 4096), 0); !errors.Is(err, blockdev.ErrGone) {
+			t.Errorf("%s: read: %v", spec, err)
+		}
+		if err := v.Close(); !errors.Is(err, blockdev.ErrGone) {
+			t.Errorf("%s: closing again: %v", spec, err)
+		}
 	}
 }
 
@@ -407,9 +463,54 @@ func TestCheckKnows(t *testing.T) {
 	must(behind.Write(fill(4), 8192, false))
 	read("changed since one wrote it", 8192, 4, wrap.ErrChecksum)
 
+	failed := errors.New("failed")
+	for _, op := range []blockdev.Op{blockdev.OpWrite, blockdev.OpWriteZeroes} {
+		h.holds, h.held = true, nil
+		k.Submit(&blockdev.Request{Op: op, Offset: 8192, Length: 4096, Bufs: [][]byte{fill(5)}, Complete: func(*blockdev.Request) {}})
+		h.held[0].End(failed)
+		h.holds = false
+		read("not written by a "+op.String()+" that failed", 8192, 4, nil)
+	}
+
 	h.fails = true
 	if found, err := k.Scrub(t.Context()); !errors.Is(err, blockdev.ErrMedium) || found.Blocks != 3 || found.Errors != 3 || found.Bad != 0 {
 		t.Errorf("a scrub that can't read: %+v, %v", found, err)
+	}
+}
+
+// TestCheckPieces: what is known of a long range doesn't reach beyond it, wherever it begins and ends.
+func TestCheckPieces(t *testing.T) {
+	const first, n, blocks = 512, 2048, 4096
+	m, err := blockdev.NewMemory(blockdev.Options{Size: blocks * 4096})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ones := bytes.Repeat([]byte{1}, 4096)
+	if err := volumetest.NewClient(m).Write(bytes.Repeat(ones, blocks), 0, false); err != nil {
+		t.Fatal(err)
+	}
+	k := wrap.NewChecker(m)
+	defer k.Close()
+	c := volumetest.NewClient(k)
+	if err := c.Do(blockdev.Request{Op: blockdev.OpWriteZeroes, Offset: first * 4096, Length: n * 4096}); err != nil {
+		t.Fatal(err)
+	}
+	if found, err := k.Scrub(t.Context()); err != nil || found != (wrap.Scrubbed{Blocks: n}) {
+		t.Errorf("scrub: %+v, %v", found, err)
+	}
+	for b := int64(0); b < blocks; b += 256 {
+		if err := c.Read(make([]byte, 4096), b*4096); err != nil {
+			t.Error(err)
+		}
+	}
+	for b := int64(0); b < blocks; b += 128 { // every other one was not read before
+		if err := volumetest.NewClient(m).Write(bytes.Repeat([]byte{2}, 4096), b*4096, false); err != nil {
+			t.Fatal(err)
+		}
+		known := b%256 == 0 || b >= first && b < first+n
+		if err := c.Read(make([]byte, 4096), b*4096); errors.Is(err, wrap.ErrChecksum) != known {
+			t.Errorf("block %d, changed: %v", b, err)
+		}
 	}
 }
 
