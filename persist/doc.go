@@ -2,11 +2,12 @@
 //
 // [Open] maps a file. What the volume promises depends on the file, and Info.Mode says it:
 //
-//   - On a DAX file system, or a pmem device, the mapping is the memory itself (MAP_SYNC). Each write flushes the cache
-//     lines that it touched, with the best instruction that the processor has, before it completes. So a completed
-//     write is durable and there is no volatile cache.
-//   - On another file system, or a block device, the mapping is the page cache. The kernel keeps track of dirty pages;
-//     Flush and FUA are msync. A completed write survives the death of the program, a flushed one that of the machine.
+//   - On a DAX file system the mapping is the memory itself (MAP_SYNC). Each write flushes the cache lines that it
+//     touched, with the best instruction that the processor has, before it completes. So a completed write is durable
+//     and there is no volatile cache.
+//   - On another file system, or a block device, even one of persistent memory, the mapping is the page cache. The
+//     kernel keeps track of dirty pages; Flush and FUA are msync. A completed write survives the death of the program,
+//     a flushed one that of the machine.
 //   - On tmpfs nothing survives the machine, and Flush has nothing to do.
 //
 // # Out of place, and in place

@@ -21,7 +21,7 @@ func newPmem() *cobra.Command {
 		Use:   "pmem",
 		Short: "Check, repair and format persistent-memory volumes",
 		Example: `  nvmetgt pmem check volume.img
-  nvmetgt pmem format --yes /dev/pmem0`,
+  nvmetgt pmem format --yes /dev/sdb`,
 	}
 	c.AddCommand(newPmemCheck(), newPmemFormat())
 	return cli.Parent(c)
@@ -72,9 +72,9 @@ func newPmemFormat() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "format FILE --yes",
 		Short: "Make a volume of an existing file or device; what it held is lost",
-		Long: `format makes an empty volume of a file or of a device like /dev/pmem0, as large as that
+		Long: `format makes an empty volume of a file or of a device like /dev/sdb, as large as that
 allows. A file that doesn't exist yet needs no formatting: serve creates it with --size.`,
-		Example: `  nvmetgt pmem format --yes /dev/pmem0
+		Example: `  nvmetgt pmem format --yes /dev/sdb
   nvmetgt pmem format --yes --block-size 512 volume.img`,
 		Args: oneFile,
 		RunE: func(c *cobra.Command, args []string) error {

@@ -37,10 +37,10 @@ until it is interrupted. A volume is one of these:
   PATH       a file or block device; a file that doesn't exist is created with --size
   mem:SIZE   memory, which is lost when the program ends
   null:SIZE  nothing: reads return zeroes, writes are discarded; for benchmarks
-  pmem:PATH  persistent memory: a file on a DAX file system, or /dev/pmem0; any other
-             file is mapped as well, and is durable after a flush. Blocks are written
-             whole or not at all, out of place; pmem:PATH,mode=inplace overwrites
-             them, and a power failure may leave one torn
+  pmem:PATH  persistent memory: a file on a DAX file system; any other file, or a block
+             device, is mapped as well, and is durable after a flush. Blocks are
+             written whole or not at all, out of place; pmem:PATH,mode=inplace
+             overwrites them, and a power failure may leave one torn
 
 It listens on loopback unless --listen says otherwise (there 0.0.0.0 means every IPv4
 address and [::] every IPv6 one; for RDMA those that exist when it starts, except
