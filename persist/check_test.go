@@ -186,18 +186,23 @@ func (s *superblock) sealed(lba, p uint64) uint64 { return p | entryCheck(s.salt
 
 // TestRepairSuper damages either copy of the superblock, or both.
 func TestRepairSuper(t *testing.T) {
-	t.Run("disk", func(t *testing.T) { testRepairSuper(t, (*testing.T).TempDir) })
-	t.Run("tmpfs", func(t *testing.T) { testRepairSuper(t, shm) }) // without a session the other copy isn't written
+	change := func(path string, at int64) { patch(t, path, at+200, []byte{0xff}) }
+	wipe := func(path string, at int64) { patch(t, path, at, make([]byte, superSize)) }
+	t.Run("changed on disk", func(t *testing.T) { testRepairSuper(t, (*testing.T).TempDir, change, errSum) })
+	t.Run("wiped on disk", func(t *testing.T) { testRepairSuper(t, (*testing.T).TempDir, wipe, ErrNoVolume) })
+	// Without a session the other copy isn't written.
+	t.Run("changed on tmpfs", func(t *testing.T) { testRepairSuper(t, shm, change, errSum) })
 }
 
-func testRepairSuper(t *testing.T, dir func(*testing.T) string) {
+// testRepairSuper damages a copy at a byte of the file; both is what is said of a file with two such copies.
+func testRepairSuper(t *testing.T, dir func(*testing.T) string, damage func(path string, at int64), both error) {
 	for _, copies := range [][]int64{{0}, {1}, {0, 1}} {
 		path, _ := filledIn(t, dir(t))
 		for _, i := range copies {
-			patch(t, path, i*superSize+200, []byte{0xff})
+			damage(path, i*superSize)
 		}
 		if len(copies) == 2 {
-			if _, err := Check(path, true); !errors.Is(err, errSum) {
+			if _, err := Check(path, true); !errors.Is(err, both) {
 				t.Errorf("both: %v", err)
 			}
 			continue
@@ -327,6 +332,9 @@ func TestFormat(t *testing.T) {
 	}
 	if err := Format(path, 512); err != nil {
 		t.Fatal(err)
+	}
+	if r := mustCheck(t, path, false); !r.Clean() || r.Open || r.Used != 0 {
+		t.Errorf("not open yet: %+v", r)
 	}
 	v := mustOpen(t, path, blockdev.Options{})
 	if i := v.Info(); i.BlockSize != 512 || i.Size < 7*mib || i.AtomicBlocks != 1 {

@@ -40,6 +40,38 @@ func TestFreedOnce(t *testing.T) {
 	mustClose(t, v)
 }
 
+// TestChangesCounted: a checkpoint has to do with blocks that have changed since the last one, each counted once. To
+// discard a block that was never written is no change: it would cost a sparse file space for its map.
+func TestChangesCounted(t *testing.T) {
+	v, syncs := cachedVolume(t, 1024)
+	c := volumetest.NewClient(v)
+	discard := blockdev.Request{Op: blockdev.OpDiscard, Length: 1024 * 512}
+	if err := errors.Join(c.Do(discard), c.Flush()); err != nil {
+		t.Fatal(err)
+	}
+	if n := syncs.Load(); n != 0 || v.dirty != 0 {
+		t.Errorf("%d syncs, %d changes of nothing", n, v.dirty)
+	}
+	for range 2 {
+		if err := c.Write(make([]byte, 3*512), 512, false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if v.dirty != 3 {
+		t.Errorf("%d changes of three blocks", v.dirty)
+	}
+	if err := c.Do(discard); err != nil {
+		t.Fatal(err)
+	}
+	if v.dirty != 3 {
+		t.Errorf("%d changes of three blocks that were discarded", v.dirty)
+	}
+	if err := c.Flush(); err != nil || syncs.Load() == 0 || v.dirty != 0 {
+		t.Errorf("flush: %v, %d syncs, %d changes left", err, syncs.Load(), v.dirty)
+	}
+	end(t, v)
+}
+
 // waitingWrite lends all free blocks, and submits a write, which waits for one.
 func waitingWrite(t *testing.T, v *atomicVolume) (ended chan error, loans []blockdev.LoanToken) {
 	t.Helper()
