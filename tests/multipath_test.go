@@ -253,7 +253,7 @@ func TestPathFlags(t *testing.T) {
 		{[]string{"--path", "fc://127.0.0.1"}, "want rdma or tcp"},
 		{[]string{"--path", "127.0.0.1"}, "want rdma://ADDRESS:PORT or tcp://ADDRESS:PORT"},
 		{[]string{"-t", "tcp", "-a", "127.0.0.1", "--iopolicy", "numa"}, "want round-robin or queue-depth"},
-		{[]string{"-t", "tcp", "-a", "127.0.0.1", "--ctrl-loss-tmo", "0"}, "want 1 to 604800 seconds, or -1 for never"},
+		{[]string{"-t", "tcp", "-a", "127.0.0.1", "--ctrl-loss-tmo", "-2"}, "want 0 to 604800 seconds, or -1 for never"},
 		{[]string{"-t", "tcp", "-a", "127.0.0.1", "-c", "0"}, "--reconnect-delay 0: want"},
 		{[]string{"-t", "tcp", "-a", "127.0.0.1", "-F", "-2"}, "--fast_io_fail_tmo -2: want"},
 		{[]string{"--path", "tcp://127.0.0.1", "--controllers", "2"}, "each path has a controller"},

@@ -35,8 +35,8 @@ func (p *pathFlags) add(c *cobra.Command, comeBack string) {
 	p.set.StringVar(&p.policy, "iopolicy", multipath.RoundRobin.String(), "`POLICY` that chooses among the best paths: "+cli.Or(policies))
 	cli.Offer(p.set, "iopolicy", policies)
 	p.set.IntVarP(&p.reconnectDelay, "reconnect-delay", "c", 10, "longest pause in `seconds` between attempts to reconnect")
-	p.set.IntVarP(&p.lossTimeout, "ctrl-loss-tmo", "l", 600, "`seconds` after which a lost path is given up, -1 for never")
-	p.set.IntVarP(&p.failTimeout, "fast_io_fail_tmo", "F", -1, "`seconds` that I/O waits while there is no live path (default as long as --ctrl-loss-tmo)")
+	p.set.IntVarP(&p.lossTimeout, "ctrl-loss-tmo", "l", 600, "`seconds` after which a lost path is given up, 0 for at once, -1 for never")
+	p.set.IntVarP(&p.failTimeout, "fast_io_fail_tmo", "F", -1, "`seconds` that I/O waits while there is no live path, 0 for not at all (default as long as --ctrl-loss-tmo)")
 	cli.AddFlags(c, "Paths ("+comeBack+" makes it reconnect lost connections)", p.set)
 }
 
@@ -56,10 +56,10 @@ func (p *pathFlags) validate() error {
 	switch {
 	case p.reconnectDelay < 1 || p.reconnectDelay > maxSeconds:
 		return cli.Usage("--reconnect-delay %d: want 1 to %d seconds", p.reconnectDelay, maxSeconds)
-	case p.lossTimeout < -1 || p.lossTimeout == 0 || p.lossTimeout > maxSeconds:
-		return cli.Usage("--ctrl-loss-tmo %d: want 1 to %d seconds, or -1 for never", p.lossTimeout, maxSeconds)
-	case p.failTimeout < -1 || p.failTimeout == 0 || p.failTimeout > maxSeconds:
-		return cli.Usage("--fast_io_fail_tmo %d: want 1 to %d seconds, or -1 for as long as --ctrl-loss-tmo", p.failTimeout, maxSeconds)
+	case p.lossTimeout < -1 || p.lossTimeout > maxSeconds:
+		return cli.Usage("--ctrl-loss-tmo %d: want 0 to %d seconds, or -1 for never", p.lossTimeout, maxSeconds)
+	case p.failTimeout < -1 || p.failTimeout > maxSeconds:
+		return cli.Usage("--fast_io_fail_tmo %d: want 0 to %d seconds, or -1 for as long as --ctrl-loss-tmo", p.failTimeout, maxSeconds)
 	}
 	if _, err := multipath.ParsePolicy(p.policy); err != nil {
 		return cli.Usage("--iopolicy: %w", err)
@@ -75,10 +75,21 @@ func (p *pathFlags) validate() error {
 // config returns the configuration for the flags, which must be valid, without the paths.
 func (p *pathFlags) config() multipath.Config {
 	policy, _ := multipath.ParsePolicy(p.policy)
-	return multipath.Config{
+	c := multipath.Config{
 		Policy:         policy,
 		ReconnectDelay: time.Duration(p.reconnectDelay) * time.Second,
-		ControllerLoss: time.Duration(p.lossTimeout) * time.Second,
-		FastIOFail:     time.Duration(max(p.failTimeout, 0)) * time.Second,
+		ControllerLoss: limit(p.lossTimeout),
 	}
+	if p.failTimeout >= 0 {
+		c.FastIOFail = limit(p.failTimeout)
+	}
+	return c
+}
+
+// limit returns a time for multipath.Config, where zero stands for the default.
+func limit(seconds int) time.Duration {
+	if seconds == 0 {
+		return time.Nanosecond
+	}
+	return time.Duration(seconds) * time.Second
 }

@@ -209,16 +209,16 @@ func TestANATold(t *testing.T) {
 }
 
 // TestANALost: if every path has lost the namespace for good, requests fail at once; if it is only inaccessible
-// they wait.
+// they wait. The paths are live, so FastIOFail doesn't limit that, as in Linux.
 func TestANALost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 2)
-		s, n := r.connect(func(c *Config) { c.FastIOFail = 3 * time.Second })
+		s, n := r.connect(func(c *Config) { c.FastIOFail, c.ControllerLoss = 3*time.Second, 20*time.Second })
 		defer r.close(s)
 		for _, c := range []struct {
 			state nvme.ANAState
 			want  time.Duration
-		}{{nvme.ANAInaccessible, 3 * time.Second}, {nvme.ANAPersistentLoss, 0}} {
+		}{{nvme.ANAInaccessible, 20 * time.Second}, {nvme.ANAPersistentLoss, 0}} {
 			at := time.Now()
 			for port := range uint16(2) {
 				if err := r.tgt.SetANAState(port+1, 1, c.state); err != nil {
@@ -245,16 +245,16 @@ func TestANALost(t *testing.T) {
 }
 
 // TestANAContradiction: if every command ends with an ANA status although the log keeps saying that the namespace
-// can be used, a request is given up when it has been refused for as long as it would wait for a path. Another
+// can be used, a request is given up when it has been refused for as long as it would wait for a live path. Another
 // path, even a worse one, takes it at once.
 func TestANAContradiction(t *testing.T) {
 	refuse := func(l *link) {
 		l.answer = func(_ *nvme.Command, cqe *nvme.Completion) { cqe.SetStatus(nvme.StatusANATransition) }
 	}
 	for name, c := range map[string]struct{ fast, loss, want time.Duration }{
-		"fast":     {5 * time.Second, time.Minute, 5 * time.Second},
-		"loss":     {0, 6 * time.Second, 6 * time.Second},
-		"for ever": {7 * time.Second, -1, 7 * time.Second},
+		"loss":                   {0, 12 * time.Second, 12 * time.Second},
+		"live paths don't count": {5 * time.Second, time.Minute, time.Minute},
+		"at once":                {time.Nanosecond, time.Nanosecond, defaultTransition},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

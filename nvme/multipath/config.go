@@ -21,10 +21,11 @@ type Config struct {
 	Policy Policy
 	// ReconnectDelay is the longest pause between attempts to reconnect; 0 means 10 s.
 	ReconnectDelay time.Duration
-	// ControllerLoss is how long a path may be lost before it is given up; 0 means 600 s, negative means forever.
+	// ControllerLoss is how long a path may be lost before it is given up; 0 means 600 s, negative means forever. With
+	// a nanosecond a lost path isn't tried again.
 	ControllerLoss time.Duration
-	// FastIOFail is how long requests wait while no path can take them; 0 means as long as
-	// ControllerLoss.
+	// FastIOFail is how long requests wait while no path is live; 0 means as long as ControllerLoss. With a
+	// nanosecond they fail at once.
 	FastIOFail time.Duration
 
 	// Changed is called when the state of a path has changed. It is called from a goroutine of the path, and must
@@ -81,12 +82,4 @@ func (c Config) withDefaults() Config {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
 	return c
-}
-
-// patience is how long requests wait while no path can take them; negative means forever.
-func (c *Config) patience() time.Duration {
-	if c.FastIOFail > 0 && (c.ControllerLoss < 0 || c.FastIOFail < c.ControllerLoss) {
-		return c.FastIOFail
-	}
-	return c.ControllerLoss
 }

@@ -114,6 +114,7 @@ func TestWaitsInVain(t *testing.T) {
 		"fast":     {5 * time.Second, time.Minute, 5 * time.Second, true},
 		"loss":     {0, 30 * time.Second, 30 * time.Second, false},
 		"for ever": {7 * time.Second, -1, 7 * time.Second, true},
+		"late":     {time.Minute, 9 * time.Second, 9 * time.Second, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -149,6 +150,99 @@ func TestWaitsInVain(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestFailsAtOnce: with the shortest FastIOFail, requests fail as soon as no path is live: those that wait because the
+// only live path is inaccessible, when it is lost, and later ones. While a path is live they wait, so that a change of
+// ANA states fails none.
+func TestFailsAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 1)
+		s, n := r.connect(func(c *Config) { c.FastIOFail = time.Nanosecond })
+		defer r.close(s)
+		set := func(a nvme.ANAState) {
+			t.Helper()
+			if err := r.tgt.SetANAState(1, 1, a); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+		}
+		ended := make(chan error, 1)
+		read := func() {
+			_, err := n.ReadAt(t.Context(), make([]byte, 4096), 0)
+			ended <- err
+		}
+		for _, cut := range []bool{false, true} {
+			set(nvme.ANAInaccessible)
+			go read()
+			time.Sleep(8 * time.Second)
+			if s.Waiting() != 1 {
+				t.Fatalf("%d requests wait for an inaccessible path", s.Waiting())
+			}
+			if !cut {
+				set(nvme.ANAOptimized)
+				if err := <-ended; err != nil {
+					t.Errorf("a change of states failed it: %v", err)
+				}
+				continue
+			}
+			at := time.Now()
+			r.links[0].cut()
+			if err := <-ended; !errors.Is(err, ErrNoPath) || time.Since(at) > time.Microsecond {
+				t.Errorf("%v after %v", err, time.Since(at))
+			}
+		}
+		at := time.Now()
+		go read()
+		if err := <-ended; !errors.Is(err, ErrNoPath) || time.Since(at) > time.Microsecond {
+			t.Errorf("a later one took %v", time.Since(at))
+		}
+		if state(s, 0) != Reconnecting {
+			t.Errorf("the path is %v", state(s, 0))
+		}
+		r.links[0].restore(r.tgt)
+		time.Sleep(10 * time.Second)
+		go read()
+		time.Sleep(time.Second)
+		if s.Waiting() != 1 {
+			t.Error("it is live again, but requests don't wait for it to be accessible")
+		}
+		set(nvme.ANAOptimized)
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestGivenUpAtOnce: with the shortest ControllerLoss a path has a first attempt, however long it takes, and isn't
+// tried again when it is lost, as with Linux's ctrl_loss_tmo=0.
+func TestGivenUpAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 2)
+		r.links[0].answerAdmin = func(*nvme.Command, *nvme.Completion) { time.Sleep(time.Millisecond) }
+		s, n := r.connect(func(c *Config) { c.ControllerLoss = time.Nanosecond })
+		defer r.close(s)
+		mustWrite(t, n, 1, 0)
+		for i := range 2 {
+			if state(s, i) != Live {
+				t.Fatalf("path %d is %v: %v", i, state(s, i), s.Paths()[i].Err)
+			}
+			before := r.links[i].tries()
+			at := time.Now()
+			r.links[i].cut()
+			time.Sleep(time.Minute)
+			p := s.Paths()[i]
+			if p.State != GivenUp || p.Since.Sub(at) > time.Microsecond || r.links[i].tries() != before {
+				t.Errorf("path %d is %v after %v and %d attempts", i, p.State, p.Since.Sub(at), r.links[i].tries()-before)
+			}
+			if i == 0 {
+				mustRead(t, n, 1, 0)
+			}
+		}
+		if _, err := n.ReadAt(t.Context(), make([]byte, 4096), 0); !errors.Is(err, ErrNoPath) || !errors.Is(s.Err(), ErrGivenUp) {
+			t.Errorf("%v; %v", err, s.Err())
+		}
+	})
 }
 
 // TestFinal: a refusal of the host ends the attempts to connect; a refusal that may come from a controller that

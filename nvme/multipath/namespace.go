@@ -32,7 +32,6 @@ type space struct {
 	// Guarded by Subsystem.mu.
 	replaced bool      // by another namespace that now has its NSID
 	outage   time.Time // since when there has been no way; zero while there is one
-	expired  bool      // no request may wait any more in this outage
 	timer    *time.Timer
 	waiting  []*host.Request
 	delayed  map[*host.Request]*time.Timer
@@ -121,7 +120,7 @@ func (n *space) rebuild() []*way {
 	}
 	switch {
 	case len(*best) > 0:
-		n.outage, n.expired = time.Time{}, false
+		n.outage = time.Time{}
 	case n.outage.IsZero():
 		n.outage = time.Now()
 	}

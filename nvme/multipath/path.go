@@ -108,8 +108,7 @@ func (p *path) run() {
 	ctx := p.sub.ctx
 	wait := newBackoff(p.sub.cfg.ReconnectDelay)
 	lost, down := time.Now(), Connecting
-	for {
-		c, err := p.connect(ctx, lost)
+	for c, err := p.connect(ctx); ; c, err = p.reconnect(ctx, lost) {
 		if err == nil {
 			tried()
 			err = p.serve(ctx, c)
@@ -126,7 +125,7 @@ func (p *path) run() {
 		tried()
 		if !p.pause(ctx, wait.pause(), lost) {
 			if ctx.Err() == nil {
-				p.become(GivenUp, fmt.Errorf("%w (%v): %w", ErrGivenUp, p.sub.cfg.ControllerLoss, err))
+				p.become(GivenUp, fmt.Errorf("%w (%v): %w", ErrGivenUp, p.sub.cfg.ControllerLoss.Round(time.Millisecond), err))
 			}
 			return
 		}
@@ -151,13 +150,18 @@ func (p *path) pause(ctx context.Context, d time.Duration, lost time.Time) bool 
 	}
 }
 
-// connect makes one attempt to become live.
-func (p *path) connect(ctx context.Context, lost time.Time) (*host.Controller, error) {
+// reconnect is connect within the controller loss time.
+func (p *path) reconnect(ctx context.Context, lost time.Time) (*host.Controller, error) {
 	if loss := p.sub.cfg.ControllerLoss; loss >= 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithDeadline(ctx, lost.Add(loss))
 		defer cancel()
 	}
+	return p.connect(ctx)
+}
+
+// connect makes one attempt to become live.
+func (p *path) connect(ctx context.Context) (*host.Controller, error) {
 	c, err := host.Connect(ctx, p.cfg)
 	if err == nil {
 		if err = p.join(ctx, c); err == nil {

@@ -28,17 +28,23 @@ type Subsystem struct {
 	paths   []*path
 	spaces  []*space
 	closing bool
-	err     error // why done is closed
+	err     error     // why done is closed
+	dark    time.Time // since when no path has been live; zero while one is
 	// impatient is set when requests must no longer wait for a path.
 	impatient bool
 }
 
-// patience is how long requests wait while no path can take them; negative means forever. Called with mu held.
+// patience is how long requests wait for a live path to take them; negative means forever. However soon lost paths
+// are given up, live ones get the time that a change of ANA states takes. Called with mu held.
 func (s *Subsystem) patience() time.Duration {
-	if s.impatient {
+	switch loss := s.cfg.ControllerLoss; {
+	case s.impatient:
 		return 0
+	case loss < 0:
+		return loss
+	default:
+		return max(loss, defaultTransition)
 	}
-	return s.cfg.patience()
 }
 
 // Connect tries every path once, and returns when all have been tried and at least one is live. It keeps trying the
@@ -251,6 +257,7 @@ func (s *Subsystem) settle(changed ...*space) {
 	var send []ready
 	var fail []*host.Request
 	var why []error
+	s.noteDark()
 	for _, n := range changed {
 		switch ways := n.rebuild(); {
 		case len(ways) > 0:
@@ -262,6 +269,8 @@ func (s *Subsystem) settle(changed ...*space) {
 			for _, r := range n.takeWaiting() {
 				fail, why = append(fail, r), append(why, err)
 			}
+		default:
+			n.watch()
 		}
 	}
 	if len(s.paths) > 0 && !slices.ContainsFunc(s.paths, func(p *path) bool { return p.state != GivenUp }) {
@@ -280,6 +289,16 @@ func (s *Subsystem) settle(changed ...*space) {
 	for i, r := range fail {
 		s.counters.Failed.Add(1)
 		finish(r, why[i])
+	}
+}
+
+// noteDark notes since when no path has been live. Called with mu held.
+func (s *Subsystem) noteDark() {
+	switch {
+	case slices.ContainsFunc(s.paths, func(p *path) bool { return p.state == Live }):
+		s.dark = time.Time{}
+	case s.dark.IsZero():
+		s.dark = time.Now()
 	}
 }
 

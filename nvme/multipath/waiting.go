@@ -34,7 +34,7 @@ func (n *space) park(r *host.Request) {
 		s.mu.Unlock()
 		n.send(r)
 		return
-	case n.expired || s.impatient || n.hopeless():
+	case n.tooLate() || n.hopeless():
 		err = n.noPath()
 		s.counters.Failed.Add(1)
 	}
@@ -45,13 +45,45 @@ func (n *space) park(r *host.Request) {
 	}
 	s.counters.Waited.Add(1)
 	n.waiting = append(n.waiting, r)
-	if n.timer == nil && s.patience() >= 0 {
-		n.timer = time.AfterFunc(s.patience()-time.Since(n.outage), n.expire)
+	if n.timer == nil {
+		n.watch()
 	}
 	s.mu.Unlock()
 }
 
-// expire ends all waiting requests once the outage has lasted as long as requests may wait.
+// deadline returns when requests have waited long enough in this outage; zero means never. Called with Subsystem.mu
+// held.
+func (n *space) deadline() (at time.Time) {
+	s := n.sub
+	if patience := s.patience(); patience >= 0 {
+		at = n.outage.Add(patience)
+	}
+	if fast := s.cfg.FastIOFail; fast > 0 && !s.dark.IsZero() {
+		if fails := s.dark.Add(fast); at.IsZero() || fails.Before(at) {
+			at = fails
+		}
+	}
+	return at
+}
+
+// tooLate reports whether the deadline has passed. Called with Subsystem.mu held.
+func (n *space) tooLate() bool {
+	at := n.deadline()
+	return !at.IsZero() && !time.Now().Before(at)
+}
+
+// watch has expire called at the deadline, if requests wait. Called with Subsystem.mu held.
+func (n *space) watch() {
+	if n.timer != nil {
+		n.timer.Stop()
+		n.timer = nil
+	}
+	if at := n.deadline(); len(n.waiting) > 0 && !at.IsZero() {
+		n.timer = time.AfterFunc(time.Until(at), n.expire)
+	}
+}
+
+// expire ends all waiting requests if the deadline has passed.
 func (n *space) expire() {
 	s := n.sub
 	s.mu.Lock()
@@ -60,12 +92,11 @@ func (n *space) expire() {
 		s.mu.Unlock()
 		return
 	}
-	if left := s.patience() - time.Since(n.outage); left > 0 { // the timer was for an earlier outage
-		n.timer = time.AfterFunc(left, n.expire)
+	if !n.tooLate() { // the timer was for an earlier deadline
+		n.watch()
 		s.mu.Unlock()
 		return
 	}
-	n.expired = true
 	err := n.noPath()
 	left := n.takeWaiting()
 	s.mu.Unlock()
