@@ -55,7 +55,7 @@ func (a *aborter) send(c *Controller, i int, v victim) {
 		}
 	}
 	c.counters.Aborts.Add(1)
-	c.admin.submitFirst(r)
+	c.admin.submitUrgent(r)
 }
 
 // next returns what the i-th request has to abort next, or false if the request is now free. If the controller is

@@ -25,6 +25,12 @@ type sender interface {
 	Cancel(r *Request, last bool)
 }
 
+// urgent sends urgent requests on a queue.
+type urgent struct{ *Queue }
+
+// SubmitOne implements sender.
+func (u urgent) SubmitOne(r *Request) { u.submitUrgent(r) }
+
 // do is Queue.Do for any sender; qid is that of the sender's queues.
 func do(ctx context.Context, s sender, r *Request, qid uint16) error {
 	if err := ctx.Err(); err != nil {
@@ -81,7 +87,7 @@ var errNotSent = errors.New("nvme: the command still waited for a free queue ent
 // alone.
 func (q *Queue) Cancel(r *Request, last bool) {
 	q.mu.Lock()
-	if q.waiting.remove(r) {
+	if q.waiting.remove(r) || q.urgent.remove(r) {
 		q.mu.Unlock()
 		q.cut(r, errNotSent, false)
 		return

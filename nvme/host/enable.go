@@ -47,7 +47,7 @@ func (c *Controller) configure(ctx context.Context, cc nvme.CC, reached func(nvm
 func (c *Controller) waitCSTS(ctx context.Context, limit time.Duration, reached func(nvme.CSTS) bool) error {
 	start := time.Now()
 	for wait := time.Millisecond; ; wait = min(2*wait, 100*time.Millisecond) {
-		v, err := c.Property(ctx, nvme.PropCSTS)
+		v, err := c.property(ctx, urgent{c.admin}, nvme.PropCSTS)
 		if err != nil {
 			return err
 		}
@@ -75,9 +75,14 @@ func (c *Controller) waitCSTS(ctx context.Context, limit time.Duration, reached 
 
 // Property reads a property.
 func (c *Controller) Property(ctx context.Context, p nvme.Property) (uint64, error) {
+	return c.property(ctx, c.admin, p)
+}
+
+// property is Property by way of s.
+func (c *Controller) property(ctx context.Context, s sender, p nvme.Property) (uint64, error) {
 	var cmd nvme.Command
 	cmd.SetPropertyGet(p)
-	cqe, err := c.command(ctx, &cmd, nil)
+	cqe, err := command(ctx, s, c, 0, &cmd, nil)
 	if err != nil {
 		return 0, err
 	}
@@ -87,11 +92,11 @@ func (c *Controller) Property(ctx context.Context, p nvme.Property) (uint64, err
 	return cqe.Result(), nil
 }
 
-// SetProperty writes a property.
+// SetProperty writes a property, without waiting for a free entry behind other commands.
 func (c *Controller) SetProperty(ctx context.Context, p nvme.Property, v uint64) error {
 	var cmd nvme.Command
 	cmd.SetPropertySet(p, v)
-	_, err := c.command(ctx, &cmd, nil)
+	_, err := command(ctx, urgent{c.admin}, c, 0, &cmd, nil)
 	return err
 }
 

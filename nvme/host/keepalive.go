@@ -88,7 +88,7 @@ func (k *keepAlive) quarter(c *Controller) bool {
 		}
 		k.outstanding.Store(false)
 	}
-	c.admin.submitFirst(&k.req)
+	c.admin.submitUrgent(&k.req)
 	return true
 }
 

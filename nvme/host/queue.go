@@ -28,13 +28,24 @@ type Queue struct {
 	drained    atomic.Bool // the requests have been given back, or are being
 	gone       chan struct{}
 
-	mu      sync.Mutex
-	slots   []slot
-	free    []uint16 // slots without a command, the last one freed on top
-	waiting list     // requests that found no slot
-	reason  error    // why new requests are refused; nil while the queue is open
-	timer   timeouts
+	mu       sync.Mutex
+	slots    []slot
+	free     []uint16 // slots without a command, the last one freed on top
+	reserved int      // free slots that are left to urgent requests
+	urgent   list     // urgent requests that found no slot
+	waiting  list     // other requests that found none
+	reason   error    // why new requests are refused; nil while the queue is open
+	timer    timeouts
 }
+
+// The commands of the admin queue that must not wait for others to end: Keep Alive, Abort, and one Property command of
+// a shutdown. However many slow commands the owner sends, the controller is kept alive, and they can be aborted.
+// Linux reserves tags likewise.
+const urgentCommands = 1 + maxAborts + 1
+
+// ordinaryLeast is how many entries of a small admin queue aren't reserved: one is taken by the Asynchronous Event
+// Request.
+const ordinaryLeast = 2
 
 // slot is one entry of the table of outstanding commands.
 type slot struct {
@@ -80,6 +91,9 @@ func (q *Queue) resize(size int) {
 	depth := size - 1 // a queue with size commands couldn't be told from an empty one
 	q.slots = make([]slot, depth)
 	q.free = make([]uint16, depth)
+	if q.attr.QID == 0 {
+		q.reserved = max(0, min(urgentCommands, depth-ordinaryLeast))
+	}
 	for i := range q.slots {
 		q.slots[i].cid = uint16(i)
 		q.free[i] = uint16(depth - 1 - i)
@@ -93,7 +107,7 @@ func (q *Queue) ID() uint16 { return q.attr.QID }
 func (q *Queue) Size() int { return q.attr.Size }
 
 // Depth is the number of commands that can be outstanding at once: Size - 1, because a full queue keeps one entry
-// free. Further requests wait their turn.
+// free. Further requests wait their turn. The admin queue keeps some of them for commands of the host itself.
 func (q *Queue) Depth() int { return len(q.slots) }
 
 // Counters returns the queue's counters.
@@ -136,7 +150,7 @@ func (q *Queue) Submit(rs []*Request) {
 	}
 	n := 0
 	if q.waiting.empty() {
-		n = min(len(rs), len(q.free))
+		n = max(0, min(len(rs), len(q.free)-q.reserved))
 	}
 	for _, r := range rs[:n] {
 		q.assign(r)
@@ -162,17 +176,17 @@ func (q *Queue) SubmitOne(r *Request) {
 	q.Submit(r.self[:])
 }
 
-// submitFirst is SubmitOne, except that if the request has to wait, it is the next one to be sent.
-func (q *Queue) submitFirst(r *Request) {
+// submitUrgent is SubmitOne, except that the request may take a reserved slot, and that if it has to wait, it does so
+// before all others that aren't urgent.
+func (q *Queue) submitUrgent(r *Request) {
 	q.mu.Lock()
 	if q.reason == nil && len(q.free) == 0 {
-		q.waiting.pushFront(r)
+		q.urgent.push(r)
 		q.mu.Unlock()
 		q.counters.Waited.Add(1)
 		return
 	}
 	if q.reason == nil {
-		// A freed slot goes to a waiting request at once, so if a slot is free, nothing waits.
 		q.assign(r)
 		q.submitting.Add(1)
 		q.mu.Unlock()
@@ -224,7 +238,7 @@ func (q *Queue) Completed(cqe *nvme.Completion) bool {
 	var next *Request
 	reason := q.reason
 	if reason == nil {
-		if next = q.waiting.pop(); next != nil {
+		if next = q.nextWaiting(); next != nil {
 			q.assign(next)
 			q.submitting.Add(1)
 		}
@@ -242,6 +256,18 @@ func (q *Queue) Completed(cqe *nvme.Completion) bool {
 	}
 	r.end()
 	return true
+}
+
+// nextWaiting removes and returns the request that gets the slot that was just freed, or returns nil. Called with mu
+// held.
+func (q *Queue) nextWaiting() *Request {
+	if r := q.urgent.pop(); r != nil {
+		return r
+	}
+	if len(q.free) > q.reserved {
+		return q.waiting.pop()
+	}
+	return nil
 }
 
 // release frees a slot. Called with mu held.
@@ -300,6 +326,9 @@ func (q *Queue) take() (r *Request, sent bool) {
 				return r, true
 			}
 		}
+	}
+	if r := q.urgent.pop(); r != nil {
+		return r, false
 	}
 	return q.waiting.pop(), false
 }

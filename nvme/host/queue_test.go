@@ -160,7 +160,7 @@ func TestLossEndsEveryRequest(t *testing.T) {
 		t.Errorf("%d of 20 ended", ended)
 	}
 	q.Submit(rs[:1])
-	q.submitFirst(rs[1])
+	q.submitUrgent(rs[1])
 	if ended != 22 || len(m.sent) != 7 {
 		t.Errorf("requests after the end: %d ended, %d sent", ended, len(m.sent))
 	}
@@ -217,9 +217,9 @@ func TestCloseRace(t *testing.T) {
 func TestWaitingList(t *testing.T) {
 	var l list
 	rs := requests(4, nil)
+	l.push(rs[0])
 	l.push(rs[1])
 	l.push(rs[2])
-	l.pushFront(rs[0])
 	if !l.remove(rs[2]) || l.remove(rs[3]) || l.remove(rs[2]) {
 		t.Error("remove")
 	}
@@ -237,18 +237,20 @@ func TestWaitingList(t *testing.T) {
 func TestDoCancelWaiting(t *testing.T) {
 	q, m := manual(2)
 	q.SubmitOne(requests(1, func(int, *Request) {})[0])
-	ctx, cancel := context.WithCancel(t.Context())
-	r := new(Request)
-	result := make(chan error)
-	go func() { result <- q.Do(ctx, r) }()
-	for q.counters.Waited.Load() == 0 {
-	}
-	cancel()
-	if err := <-result; !errors.Is(err, context.Canceled) {
-		t.Error(err)
-	}
-	if err := q.Do(ctx, r); !errors.Is(err, context.Canceled) {
-		t.Error("a command with an ended context was sent:", err)
+	for i, s := range []sender{q, urgent{q}} {
+		ctx, cancel := context.WithCancel(t.Context())
+		r := new(Request)
+		result := make(chan error)
+		go func() { result <- do(ctx, s, r, 1) }()
+		for q.counters.Waited.Load() == uint64(i) {
+		}
+		cancel()
+		if err := <-result; !errors.Is(err, context.Canceled) || !errors.Is(err, errNotSent) {
+			t.Error(err)
+		}
+		if err := do(ctx, s, r, 1); !errors.Is(err, context.Canceled) {
+			t.Error("a command with an ended context was sent:", err)
+		}
 	}
 	m.sink.Closed(nil)
 }

@@ -17,14 +17,6 @@ func (l *list) push(r *Request) {
 	l.tail = r
 }
 
-func (l *list) pushFront(r *Request) {
-	r.next = l.head
-	l.head = r
-	if l.tail == nil {
-		l.tail = r
-	}
-}
-
 // pop removes and returns the first request, or returns nil.
 func (l *list) pop() *Request {
 	r := l.head
