@@ -144,7 +144,7 @@ func (l *Listener) accept() {
 		default:
 			// Most likely out of descriptors or memory: connections that end will free some.
 			if !failing {
-				l.report(&ConnError{Stage: stageAccept, Err: explained(err)})
+				l.report(netip.AddrPort{}, &ConnError{Stage: stageAccept, Err: explained(err)})
 			}
 			failing = true
 			select {
@@ -177,7 +177,8 @@ func (l *Listener) start(conn *net.TCPConn) {
 	if err != nil {
 		l.counters.Rejected.Add(1)
 		_ = conn.Close()
-		l.report(&ConnError{Stage: stageAccept, Peer: addrPort(conn.RemoteAddr()), Err: err})
+		peer := addrPort(conn.RemoteAddr())
+		l.report(peer, &ConnError{Stage: stageAccept, Peer: peer, Err: err})
 		return
 	}
 	l.counters.Accepted.Add(1)
@@ -268,9 +269,10 @@ func (l *Listener) gone() {
 	l.ended.Done()
 }
 
-// report logs why a connection ended, or wasn't accepted. It logs at debug level only for connections that the engine
-// ended, which logs that itself, and for those not accepted after Close, which is nothing to warn of.
-func (l *Listener) report(err error) {
+// report logs why the connection of a peer ended, or wasn't accepted; peer is invalid if nothing could be accepted. It
+// logs at debug level only for connections that the engine ended, which logs that itself, and for those not accepted
+// after Close, which is nothing to warn of.
+func (l *Listener) report(peer netip.AddrPort, err error) {
 	level := slog.LevelWarn
 	for _, own := range []error{
 		target.ErrKeepAlive, target.ErrConnectTimeout, target.ErrAuthentication, target.ErrControllerGone, target.ErrReset,
@@ -281,17 +283,14 @@ func (l *Listener) report(err error) {
 			level = slog.LevelDebug
 		}
 	}
-	what, args := "tcp: connection ended", []any{"transport", "tcp"}
+	what := "tcp: connection ended"
 	var at *ConnError
-	if errors.As(err, &at) {
-		if at.Peer.IsValid() {
-			args = append(args, "remote", at.Peer)
-		} else {
-			args = append(args, "local", l.Addr())
-		}
-		if at.Stage == stageAccept {
-			what = "tcp: connection not accepted"
-		}
+	if errors.As(err, &at) && at.Stage == stageAccept {
+		what = "tcp: connection not accepted"
 	}
-	l.cfg.Log.Log(context.Background(), level, what, append(args, "err", err)...)
+	where := slog.Any("local", l.Addr())
+	if peer.IsValid() {
+		where = slog.Any("remote", peer)
+	}
+	l.cfg.Log.LogAttrs(context.Background(), level, what, slog.String("transport", "tcp"), where, slog.Any("err", err))
 }

@@ -121,6 +121,6 @@ func (c *targetConn) report(err error) {
 	}
 	c.queue.Closed(err)
 	if err != nil {
-		c.l.report(err)
+		c.l.report(c.attr.Remote, err)
 	}
 }

@@ -459,13 +459,42 @@ func TestEngineSpeaks(t *testing.T) {
 	}
 	_ = conn.Close()
 	for _, err := range []error{target.ErrKeepAlive, target.ErrAuthentication, target.ErrControllerGone, target.ErrNotAllowed, target.ErrGaveWay} {
-		l.report(err)
+		l.report(anyPort, err)
 	}
 	if err := l.Close(); err != nil { // returns after everything is logged
 		t.Error(err)
 	}
 	if s := text.String(); s != "" {
 		t.Error(s)
+	}
+}
+
+// TestOffenderIsNamed: what is logged of a host that violates the protocol, or says that we do, names it by the key that
+// every message has for it.
+func TestOffenderIsNamed(t *testing.T) {
+	var text lockedBuffer
+	l, err := ListenTarget(anyPort, newTestTarget(t, TargetConfig{}).engine, TargetConfig{Log: slog.New(slog.NewTextHandler(&text, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	termReq := make([]byte, 24)
+	termReq[0], termReq[2], termReq[4] = byte(pdu.TypeH2CTermReq), 24, 24 // PDU-Type, HLEN, PLEN
+	termReq[8] = byte(pdu.FESSequence)
+	for what, sent := range map[string][]byte{"of another protocol": bytes.Repeat([]byte("GET /"), 40), "a terminate request": termReq} {
+		conn, err := net.Dial("tcp", l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := conn.Write(sent); err != nil {
+			t.Fatal(err)
+		}
+		remote := " remote=" + conn.LocalAddr().String() + " "
+		waitFor(t, "the log", func() bool { return strings.Contains(text.String(), conn.LocalAddr().String()) })
+		if !strings.Contains(text.String(), remote) {
+			t.Errorf("%s: there is no%sin\n%s", what, remote, text.String())
+		}
+		_ = conn.Close()
 	}
 }
 
