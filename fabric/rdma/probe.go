@@ -1,6 +1,8 @@
 package rdma
 
 import (
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
@@ -34,10 +36,7 @@ func (l *Listener) watch() {
 // probeAll probes every connection whose host was silent.
 func (l *Listener) probeAll() {
 	l.mu.Lock()
-	conns := make([]*targetConn, 0, len(l.conns))
-	for c := range l.conns {
-		conns = append(conns, c)
-	}
+	conns := slices.Collect(maps.Keys(l.conns))
 	l.watch()
 	l.mu.Unlock()
 	for _, c := range conns {

@@ -3,23 +3,18 @@ package udp
 import (
 	"bytes"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/nvme-anywhere/nvmeof/internal/fuzzing"
 )
 
 // splitNaively is a simple reference for Datagrams.
-func splitNaively(buf []byte, size int) (out [][]byte) {
+func splitNaively(buf []byte, size int) [][]byte {
 	if size <= 0 || len(buf) == 0 {
 		return [][]byte{buf}
 	}
-	for i := 0; i < len(buf); i++ {
-		if i%size == 0 {
-			out = append(out, nil)
-		}
-		out[len(out)-1] = append(out[len(out)-1], buf[i])
-	}
-	return out
+	return slices.Collect(slices.Chunk(buf, size))
 }
 
 func checkSplit(t *testing.T, buf []byte, size int) {

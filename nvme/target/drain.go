@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/nvme-anywhere/nvmeof/nvme"
@@ -89,11 +91,7 @@ func (t *Target) Draining() bool {
 func (t *Target) allQueues() []*Queue {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	all := make([]*Queue, 0, len(t.queues))
-	for q := range t.queues {
-		all = append(all, q)
-	}
-	return all
+	return slices.Collect(maps.Keys(t.queues))
 }
 
 // quiesce stops every I/O queue, including those that were just being connected, and returns how many commands are

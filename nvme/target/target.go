@@ -315,10 +315,7 @@ func (t *Target) Close(ctx context.Context) error {
 			close(t.idle)
 		}
 	}
-	queues := make([]*Queue, 0, len(t.queues))
-	for q := range t.queues {
-		queues = append(queues, q)
-	}
+	queues := slices.Collect(maps.Keys(t.queues))
 	for _, s := range t.subsystems {
 		s.cancel() // before volumes can go: when ctx ends, their owner may close them
 	}

@@ -4,7 +4,9 @@ import (
 	"crypto/rand"
 	"encoding/binary"
 	"errors"
+	"maps"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -298,11 +300,7 @@ func (m *Manager) awaitsDREP() bool {
 func (m *Manager) allIDs() []*cmID {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	all := make([]*cmID, 0, len(m.ids))
-	for id := range m.ids {
-		all = append(all, id)
-	}
-	return all
+	return slices.Collect(maps.Keys(m.ids))
 }
 
 // newRecord makes a connection with a free random ID. The caller adds it to the table when it is filled in.

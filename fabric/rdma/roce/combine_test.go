@@ -142,9 +142,7 @@ func TestTearDownUnderLoad(t *testing.T) {
 			}
 			q, key, addr := s.qp, peer.mr.RKey(), peer.mr.Addr()
 			for range 2 {
-				wg.Add(1)
-				go func() {
-					defer wg.Done()
+				wg.Go(func() {
 					for {
 						if _, err := q.PostSend([]verbs.SendWR{
 							{Opcode: verbs.WRRDMAWrite, SGList: s.sge(0, 20000), RemoteAddr: addr + 100000, RKey: key},
@@ -156,7 +154,7 @@ func TestTearDownUnderLoad(t *testing.T) {
 							return
 						}
 					}
-				}()
+				})
 			}
 		}
 		time.Sleep(time.Duration(round) * 400 * time.Microsecond)

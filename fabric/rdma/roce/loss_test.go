@@ -236,7 +236,7 @@ func (p *pair) mixture(r *rand.Rand, count int) {
 	for slot := range slots {
 		post(slot)
 	}
-	for done := 0; done < count; done++ {
+	for done := range count {
 		wc := p.a.wait(1)[0]
 		if wc.Status != verbs.WCSuccess {
 			p.t.Fatalf("operation %d: %v; %s", done, wc.Status, dump(p.a.dev))

@@ -3,6 +3,7 @@ package roce
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -269,12 +270,7 @@ func (s *side) want(id uint64, status verbs.WCStatus) verbs.WC {
 func (s *side) hasEvent(e verbs.AsyncEventType) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, have := range s.events {
-		if have == e {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(s.events, e)
 }
 
 func dump(d *Device) string {
