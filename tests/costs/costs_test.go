@@ -27,7 +27,7 @@ func TestCopies(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer target.stop()
+	defer target.Stop()
 	byKernel, again := counted[4], counted[5]
 	for _, c := range []struct {
 		load               string
@@ -90,7 +90,7 @@ func countLoad(t *testing.T, p *plan, target *program, load string, ios int) (s 
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer h.stop()
+	defer h.Stop()
 	var after [2]figures
 	commands := before[commandsName]
 	if !soon.Until(func() bool {

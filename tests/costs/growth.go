@@ -44,7 +44,7 @@ func (p *plan) growthOf(out table.Writer, w grown) error {
 	if err != nil {
 		return err
 	}
-	defer t.stop()
+	defer t.Stop()
 	if err := p.fill(t); err != nil {
 		return err
 	}
@@ -92,7 +92,7 @@ func sizes(p *plan) error {
 	var all []*variant
 	defer func() {
 		for _, v := range all {
-			v.target.stop()
+			v.target.Stop()
 		}
 	}()
 	for _, size := range []string{"1GiB", "32GiB", "1TiB"} {

@@ -56,13 +56,13 @@ func (p *plan) hold(transport string, controllers int) (at [2]figures, used [2]t
 	if err != nil {
 		return at, used, 0, err
 	}
-	defer t.stop()
+	defer t.Stop()
 	h, err := p.startBench(t, transport, "--rw", "randread", "--rate_iops", "1",
 		"--controllers", strconv.Itoa(controllers), "-i", "1")
 	if err != nil {
 		return at, used, 0, err
 	}
-	defer h.stop()
+	defer h.Stop()
 	if err := h.busy(); err != nil {
 		return at, used, 0, err
 	}
@@ -70,10 +70,10 @@ func (p *plan) hold(transport string, controllers int) (at [2]figures, used [2]t
 		return at, used, 0, err
 	}
 	time.Sleep(time.Second) // work left over from connecting, and from reporting so many figures
-	began := [2]time.Duration{h.cpu(), t.cpu()}
+	began := [2]time.Duration{h.CPU(), t.CPU()}
 	time.Sleep(idleWatch)
 	for i, r := range []*program{h, t} {
-		used[i] = r.cpu() - began[i]
+		used[i] = r.CPU() - began[i]
 	}
 	return at, used, at[1]["nvmeof_target_queues"], nil
 }

@@ -95,7 +95,7 @@ func (p *plan) fill(t *program) error {
 
 func stopAll(targets []*program) {
 	for _, t := range targets {
-		t.stop()
+		t.Stop()
 	}
 }
 

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"fmt"
 	"os"
 	"os/exec"
@@ -10,6 +9,8 @@ import (
 	"strings"
 
 	"github.com/jedib0t/go-pretty/v6/table"
+
+	"github.com/nvme-anywhere/nvmeof/tests/process"
 )
 
 // Network namespaces and addresses of the link's ends.
@@ -54,7 +55,7 @@ func (p *plan) overLink(out table.Writer, mtu int) error {
 	if err != nil {
 		return err
 	}
-	defer t.stop()
+	defer t.Stop()
 	if err := p.fill(t); err != nil {
 		return err
 	}
@@ -111,23 +112,9 @@ func ip(line string) error {
 // startBehindLink starts nvmetgt at one end of the link, for hosts at the other. Its figures can't be reached from
 // here.
 func (p *plan) startBehindLink(args ...string) (*program, error) {
-	r := &program{addr: targetAddr, hosts: inSpace(hostSpace)}
 	line := slices.Concat(inSpace(targetSpace), []string{filepath.Join(p.bin, "nvmetgt")}, serveArgs(targetAddr, args))
-	r.cmd = exec.Command(line[0], line[1:]...)
-	stdout, err := r.cmd.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	if err := r.launch(); err != nil {
-		return nil, err
-	}
-	for lines := bufio.NewScanner(stdout); lines.Scan(); {
-		if strings.HasPrefix(lines.Text(), "ready:") { // its last line
-			return r, nil
-		}
-	}
-	<-r.ended
-	return nil, fmt.Errorf("%s: %w\n%s", r.cmd, r.err, r.stderr.String())
+	run, err := process.Serve(exec.Command(line[0], line[1:]...), func(string) {})
+	return &program{Process: run, addr: targetAddr, hosts: inSpace(hostSpace)}, err
 }
 
 // inSpace begins the command of a program in a network namespace.

@@ -1,9 +1,12 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"time"
+
+	"github.com/nvme-anywhere/nvmeof/tests/process"
 )
 
 // rampTime is how long a load runs before it is measured.
@@ -27,7 +30,7 @@ func (p *plan) measure(t *program, transport string, args ...string) (s sample, 
 	if err != nil {
 		return s, err
 	}
-	defer h.stop()
+	defer h.Stop()
 	if err := h.busy(); err != nil {
 		return s, err
 	}
@@ -45,7 +48,7 @@ func (p *plan) measure(t *program, transport string, args ...string) (s sample, 
 	s.host, s.target = after[0].since(before[0]), after[1].since(before[1])
 	n := s.target[commandsName]
 	if n == 0 {
-		return s, fmt.Errorf("%s: no I/O in %v", h.cmd, p.time)
+		return s, fmt.Errorf("%s: no I/O in %v", h.Cmd, p.time)
 	}
 	s.host.divide(n)
 	s.target.divide(n)
@@ -58,16 +61,16 @@ const commandsName = "nvmeof_target_commands_total"
 
 // busy waits until I/O has begun.
 func (r *program) busy() error {
-	for began := time.Now(); time.Since(began) < patience; time.Sleep(10 * time.Millisecond) {
+	for began := time.Now(); time.Since(began) < process.Patience; time.Sleep(10 * time.Millisecond) {
 		f, err := r.figures()
 		if err != nil {
-			return fmt.Errorf("%s: %w\n%s", r.cmd, err, r.stderr.String())
+			return errors.Join(err, r.Stop())
 		}
 		if f["nvmeof_bench_ios_total"] > 0 {
 			return nil
 		}
 	}
-	return fmt.Errorf("%s: no I/O after %v", r.cmd, patience)
+	return fmt.Errorf("%s: no I/O after %v", r.Cmd, process.Patience)
 }
 
 func both(a, b *program) (f [2]figures, err error) {

@@ -2,35 +2,27 @@ package main
 
 import (
 	"bufio"
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net/http"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
+
+	"github.com/nvme-anywhere/nvmeof/tests/process"
 )
 
-const (
-	nqn      = "nqn.2026-11.io.nvme-anywhere:costs"
-	patience = 20 * time.Second
-)
+const nqn = "nqn.2026-11.io.nvme-anywhere:costs"
 
 // program is a running nvmetgt or nvmeinit, with its figures at addr.
 type program struct {
-	cmd    *exec.Cmd
-	addr   string // of the target; the figures of either side are at one of its ports
-	port   string
-	hosts  []string // the beginning of commands that start hosts where they can reach the target, if that isn't here
-	stderr bytes.Buffer
-	ended  chan struct{}
-	err    error
+	*process.Process
+	addr  string // of the target; the figures of either side are at one of its ports
+	port  string
+	hosts []string // the beginning of commands that start hosts where they can reach the target, if that isn't here
 }
 
 // Ports of the figures.
@@ -42,7 +34,7 @@ const (
 
 // startTarget starts nvmetgt on a loopback address of its own.
 func (p *plan) startTarget(args ...string) (*program, error) {
-	addr := fmt.Sprintf("127.%d.%d.%d", 1+rand.IntN(200), rand.IntN(256), 1+rand.IntN(250))
+	addr := process.LoopbackAddr()
 	return p.start(addr, targetPort, "nvmetgt", serveArgs(addr, args)...)
 }
 
@@ -68,69 +60,26 @@ func benchArgs(t *program, transport string, runtime time.Duration, args []strin
 		"-o", "json", "--time_based", "--runtime", runtime.String()}, args...)
 }
 
-// start starts a program and waits until it serves its figures. The program ends with the thread that started it, at
-// the latest.
+// start starts a program and waits until it serves its figures.
 func (p *plan) start(addr, port, name string, args ...string) (*program, error) {
-	r := &program{addr: addr, port: port, cmd: exec.Command(filepath.Join(p.bin, name), append(args, "--metrics", addr+":"+port)...)}
-	if err := r.launch(); err != nil {
+	cmd := exec.Command(filepath.Join(p.bin, name), append(args, "--metrics", addr+":"+port)...)
+	run, err := process.Start(cmd)
+	if err != nil {
 		return nil, err
 	}
-	for began := time.Now(); ; {
+	r := &program{Process: run, addr: addr, port: port}
+	for began := time.Now(); time.Since(began) < process.Patience; {
 		if _, err := r.figures(); err == nil {
 			return r, nil
 		}
 		select {
-		case <-r.ended:
-			return nil, fmt.Errorf("%s: %w\n%s", r.cmd, r.err, r.stderr.String())
+		case <-r.Ended():
+			return nil, errors.Join(fmt.Errorf("%s has ended", cmd), r.Err())
 		case <-time.After(10 * time.Millisecond):
 		}
-		if time.Since(began) > patience {
-			r.stop()
-			return nil, fmt.Errorf("%s: nothing to see after %v", r.cmd, patience)
-		}
 	}
-}
-
-// launch starts the command.
-func (r *program) launch() error {
-	r.ended = make(chan struct{})
-	r.cmd.Stderr = &r.stderr
-	r.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
-	if err := r.cmd.Start(); err != nil {
-		return err
-	}
-	go func() {
-		r.err = r.cmd.Wait()
-		close(r.ended)
-	}()
-	return nil
-}
-
-// stop ends the program. A benchmark that is interrupted exits with an error, which doesn't matter.
-func (r *program) stop() {
-	_ = r.cmd.Process.Signal(syscall.SIGTERM)
-	select {
-	case <-r.ended:
-	case <-time.After(patience):
-		_ = r.cmd.Process.Kill()
-		<-r.ended
-	}
-}
-
-// clockTick is the unit of processor times in /proc: 100 a second on every Linux.
-const clockTick = 10 * time.Millisecond
-
-// cpu is the processor time that the program has used (proc_pid_stat(5), utime and stime).
-func (r *program) cpu() time.Duration {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", r.cmd.Process.Pid))
-	_, rest, _ := strings.Cut(string(b), ") ")
-	f := strings.Fields(rest)
-	if err != nil || len(f) < 13 {
-		return 0
-	}
-	user, _ := strconv.Atoi(f[11])
-	system, _ := strconv.Atoi(f[12])
-	return time.Duration(user+system) * clockTick
+	_ = r.Stop()
+	return nil, fmt.Errorf("%s: nothing to see after %v", cmd, process.Patience)
 }
 
 // figures are a program's at one time: sums over all labels, by name, and for bytes sent and received separately by

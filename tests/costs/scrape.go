@@ -23,13 +23,13 @@ func scrapes(p *plan) error {
 	if err != nil {
 		return err
 	}
-	defer t.stop()
+	defer t.Stop()
 	crowd, err := p.startBenchAt(crowdPort, t, "tcp", "--rw", "randread", "--rate_iops", "1",
 		"--controllers", strconv.Itoa(crowdHosts), "-i", "1")
 	if err != nil {
 		return err
 	}
-	defer crowd.stop()
+	defer crowd.Stop()
 	if err := crowd.busy(); err != nil {
 		return err
 	}
@@ -58,7 +58,7 @@ func (p *plan) scraped(t *program, transport string) (*underScrapes, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer h.stop()
+	defer h.Stop()
 	if err := h.busy(); err != nil {
 		return nil, err
 	}

@@ -5,6 +5,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -44,15 +45,11 @@ func run(ctx context.Context, bin string, runtime time.Duration) (err error) {
 	}
 	step("A file to copy: the Go toolchain's source, %s, SHA-256 %.16s…", blockdev.FormatSize(size), sum)
 
-	t, err := startTarget(ctx, bin, dir)
+	t, err := startTarget(bin, dir)
 	if err != nil {
 		return err
 	}
-	defer func() {
-		if stopErr := t.stop(); err == nil {
-			err = stopErr
-		}
-	}()
+	defer func() { err = errors.Join(err, t.Stop()) }()
 	d := &demo{bin: bin, dir: dir, target: t, archive: archive, size: size, sum: sum, runtime: runtime}
 	for _, transport := range transports {
 		if err := d.use(ctx, transport); err != nil {

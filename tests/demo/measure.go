@@ -57,14 +57,14 @@ func (l load) name(volume string) string {
 }
 
 func (d *demo) measure(ctx context.Context, transport string, nsid int, l load) (figures, error) {
-	before := d.target.cpu()
+	before := d.target.CPU()
 	out, err := d.nvmeinit(ctx, transport, "bench", "--nsid", strconv.Itoa(nsid),
 		"--rw", l.rw, "--bs", l.bs, "--iodepth", strconv.Itoa(l.depth),
 		"--runtime", d.runtime.String(), "--time_based", "-o", "json")
 	if err != nil {
 		return figures{}, err
 	}
-	used := d.target.cpu() - before
+	used := d.target.CPU() - before
 	job, err := parseBench(out)
 	if err != nil {
 		return figures{}, err

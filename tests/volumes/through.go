@@ -1,19 +1,15 @@
 package main
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"os/exec"
 	"path/filepath"
 	"strconv"
-	"strings"
-	"syscall"
-	"time"
 
 	"github.com/jedib0t/go-pretty/v6/table"
+
+	"github.com/nvme-anywhere/nvmeof/tests/process"
 )
 
 // Namespaces of the target.
@@ -21,9 +17,6 @@ const (
 	fileNSID = iota + 1
 	nullNSID
 )
-
-// patience is how long a program may take beyond what it measures.
-const patience = 20 * time.Second
 
 // throughTarget fills a table with the volume by itself, the network by itself, which is a null volume behind the
 // target, and the volume behind the target. The latter should take no longer per request than the two together: that is
@@ -66,20 +59,21 @@ func (t *turns) add(volume, network, through float64) {
 
 // turn starts a target, and measures both of its volumes over each transport.
 func (p *plan) turn(w *work, volume float64, over []turns) error {
-	g, err := p.startTarget(w)
+	addr := process.LoopbackAddr()
+	target, err := p.startTarget(w, addr)
 	if err != nil {
 		return err
 	}
-	defer g.stop()
+	defer target.Stop() // the file is free then
 	for i, transport := range p.through {
-		network, err := p.bench(w, g.addr, transport, nullNSID)
+		network, err := p.bench(w, addr, transport, nullNSID)
 		if err != nil {
 			return fmt.Errorf("a null volume over %s: %w", transport, err)
 		}
 		if err := w.warm(); err != nil {
 			return err
 		}
-		through, err := p.bench(w, g.addr, transport, fileNSID)
+		through, err := p.bench(w, addr, transport, fileNSID)
 		if err != nil {
 			return fmt.Errorf("the file over %s: %w", transport, err)
 		}
@@ -88,39 +82,11 @@ func (p *plan) turn(w *work, volume float64, over []turns) error {
 	return nil
 }
 
-// target is nvmetgt, running.
-type target struct {
-	cmd  *exec.Cmd
-	addr string
-	end  context.CancelFunc
-}
-
-// startTarget starts nvmetgt on a loopback address of its own, with the file and a null volume.
-func (p *plan) startTarget(w *work) (*target, error) {
-	ctx, end := context.WithCancel(context.Background())
-	g := &target{addr: fmt.Sprintf("127.%d.%d.%d", 1+rand.IntN(200), rand.IntN(256), 1+rand.IntN(250)), end: end}
-	g.cmd = exec.CommandContext(ctx, filepath.Join(p.bin, "nvmetgt"), append(p.looking("serve"), "--log-level", "error",
-		"--listen", "rdma://"+g.addr+":4420", "--listen", "tcp://"+g.addr+":4420",
-		"--io", w.path.name, "--volume", "file:"+w.file, "--volume", "null:"+strconv.FormatInt(w.size, 10))...)
-	g.cmd.Cancel = func() error { return g.cmd.Process.Signal(syscall.SIGTERM) }
-	g.cmd.WaitDelay = patience
-	var stderr bytes.Buffer
-	g.cmd.Stderr = &stderr
-	out, err := g.cmd.StdoutPipe()
-	if err == nil {
-		err = g.cmd.Start()
-	}
-	if err != nil {
-		end()
-		return nil, err
-	}
-	for lines := bufio.NewScanner(out); lines.Scan(); {
-		if strings.HasPrefix(lines.Text(), "ready") {
-			return g, nil
-		}
-	}
-	g.stop()
-	return nil, fmt.Errorf("%s: it isn't ready: %s", g.cmd, stderr.Bytes())
+// startTarget starts nvmetgt at addr, with the file and a null volume.
+func (p *plan) startTarget(w *work, addr string) (*process.Process, error) {
+	return process.Serve(exec.Command(filepath.Join(p.bin, "nvmetgt"), append(p.looking("serve"), "--log-level", "error",
+		"--listen", "rdma://"+addr+":4420", "--listen", "tcp://"+addr+":4420",
+		"--io", w.path.name, "--volume", "file:"+w.file, "--volume", "null:"+strconv.FormatInt(w.size, 10))...), func(string) {})
 }
 
 // looking returns a program's first arguments, including its flag for -busy-poll.
@@ -131,15 +97,9 @@ func (p *plan) looking(command string) []string {
 	return []string{command, "--busy-poll", p.look.String()}
 }
 
-// stop ends the target, and waits until the file is free again.
-func (g *target) stop() {
-	g.end()
-	_ = g.cmd.Wait() // it was interrupted
-}
-
 // bench measures a namespace with nvmeinit: requests a second.
 func (p *plan) bench(w *work, addr, transport string, nsid int) (float64, error) {
-	ctx, end := context.WithTimeout(context.Background(), w.runtime+patience)
+	ctx, end := context.WithTimeout(context.Background(), w.runtime+process.Patience)
 	defer end()
 	program := filepath.Join(p.bin, "nvmeinit")
 	args := append(p.looking("bench"), "-t", transport, "-a", addr, "--nsid", strconv.Itoa(nsid),
