@@ -1,7 +1,6 @@
 package target
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -85,12 +84,11 @@ func (s *Subsystem) saveNamespaces(created []createdNamespace, hosts map[string]
 			}
 		}
 	}
-	b, err := json.Marshal(saved)
-	if err == nil && len(hosts) > maxManagedHosts {
+	var err error
+	if len(hosts) > maxManagedHosts {
 		err = fmt.Errorf("%w: %d hosts have namespaces of their own", ErrLimit, maxManagedHosts)
-	}
-	if err == nil {
-		err = s.save(s.stateName("namespaces"), append(b, '\n'))
+	} else {
+		err = s.saveState("namespaces", &saved)
 	}
 	if err != nil {
 		s.t.log.Warn("namespaces not saved: the command fails", "subsystem", s.nqn, "err", err)
@@ -105,15 +103,9 @@ const maxManagedHosts = 1024
 // loadNamespaces loads the namespaces that hosts created.
 func (s *Subsystem) loadNamespaces() error {
 	m := s.managed
-	b, err := s.t.store.Load(s.stateName("namespaces"))
-	if err != nil {
-		return err
-	}
 	var saved savedNamespaces
-	if b != nil {
-		if err := json.Unmarshal(b, &saved); err != nil {
-			return stateError(s.stateName("namespaces"), err)
-		}
+	if err := s.loadState("namespaces", &saved); err != nil {
+		return err
 	}
 	for _, name := range saved.Pending {
 		// If that fails, only space is lost: no reason to keep hosts from the rest.
@@ -125,7 +117,7 @@ func (s *Subsystem) loadNamespaces() error {
 		m.hosts[host] = new(nsSet)
 		for _, nsid := range nsids {
 			if nsid < 1 || nsid > MaxNSID {
-				return stateError(s.stateName("namespaces"), fmt.Errorf("NSID %d", nsid))
+				return s.stateError("namespaces", fmt.Errorf("NSID %d", nsid))
 			}
 			m.hosts[host].set(nsid, true)
 		}
@@ -140,7 +132,7 @@ func (s *Subsystem) loadNamespaces() error {
 
 func (s *Subsystem) openCreated(n *createdNamespace) error {
 	if n.NSID < FirstCreatedNSID {
-		return stateError(s.stateName("namespaces"), fmt.Errorf("NSID below %d", FirstCreatedNSID))
+		return s.stateError("namespaces", fmt.Errorf("NSID below %d", FirstCreatedNSID))
 	}
 	v, err := s.managed.pool.Open(n.UUID, n.Size, n.BlockSize)
 	if err != nil {
@@ -162,7 +154,7 @@ func (s *Subsystem) damaged(err error) error {
 	default:
 		return err
 	}
-	return stateError(s.stateName("namespaces"), err)
+	return s.stateError("namespaces", err)
 }
 
 // addCreated adds a created namespace with its volume. Called with managed.mu held, or before anything else can run.
@@ -172,7 +164,7 @@ func (s *Subsystem) addCreated(n *createdNamespace, v blockdev.Volume) error {
 	}
 	id, err := nvme.ParseHostID(n.UUID) // the form of a UUID
 	if err != nil {
-		return stateError(s.stateName("namespaces"), err)
+		return s.stateError("namespaces", err)
 	}
 	c := NamespaceConfig{NSID: n.NSID, Volume: v, UUID: id, ANAGroup: n.ANAGroup, created: true, private: n.Private}
 	if _, err := s.addNamespace(c); err != nil {

@@ -1,7 +1,6 @@
 package target
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 	"sync"
@@ -47,22 +46,16 @@ func (s *Subsystem) loadEvents() error {
 	if s.t.store == nil {
 		return nil
 	}
-	b, err := s.t.store.Load(s.stateName("events"))
-	if err != nil {
+	l := &s.persistent
+	if err := s.loadState("events", &l.kept); err != nil {
 		return err
 	}
-	l := &s.persistent
-	if b != nil {
-		if err := json.Unmarshal(b, &l.kept); err != nil {
-			return stateError(s.stateName("events"), err)
-		}
-	}
 	if len(l.kept.Events) > maxPersistentEvents {
-		return stateError(s.stateName("events"), fmt.Errorf("there are %d, at most %d", len(l.kept.Events), maxPersistentEvents))
+		return s.stateError("events", fmt.Errorf("there are %d, at most %d", len(l.kept.Events), maxPersistentEvents))
 	}
 	for i := range l.kept.Events {
 		if n := len(l.kept.Events[i].Data); n > maxPersistentData {
-			return stateError(s.stateName("events"), fmt.Errorf("event %d has %d bytes, at most %d", i, n, maxPersistentData))
+			return s.stateError("events", fmt.Errorf("event %d has %d bytes, at most %d", i, n, maxPersistentData))
 		}
 	}
 	l.kept.PowerCycles++
@@ -118,12 +111,9 @@ func (s *Subsystem) saveEvents() {
 	defer l.mu.Unlock()
 	for l.again {
 		l.again = false
-		b, err := json.Marshal(&l.kept)
+		kept := l.kept // later changes leave its events as they are
 		l.mu.Unlock()
-		if err == nil {
-			err = s.save(s.stateName("events"), append(b, '\n'))
-		}
-		if err != nil {
+		if err := s.saveState("events", &kept); err != nil {
 			s.t.log.Warn("persistent events not saved", "subsystem", s.nqn, "err", err)
 		}
 		l.mu.Lock()

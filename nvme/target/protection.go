@@ -94,9 +94,6 @@ func (ns *Namespace) protectionName() string { return "protected-" + nvme.HostID
 
 // loadProtection loads what a host set.
 func (ns *Namespace) loadProtection() error {
-	if ns.sub.t.store == nil {
-		return nil
-	}
 	b, err := ns.loadState(ns.protectionName())
 	if err == nil && b != nil {
 		ns.protected.Store(true)

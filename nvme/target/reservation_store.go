@@ -46,9 +46,6 @@ func (ns *Namespace) saveReservation(v *reservation) error {
 // known which hosts may write to it.
 func (ns *Namespace) loadReservation() error {
 	ns.resv.now.Store(new(reservation))
-	if ns.sub.t.store == nil {
-		return nil
-	}
 	b, err := ns.loadState(ns.reservationName())
 	if err != nil || b == nil {
 		return err

@@ -2,7 +2,6 @@ package target
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"sync"
@@ -161,10 +160,7 @@ func (s *Subsystem) saveSanitize(next *sanitizeState) error {
 	if s.t.store == nil {
 		return nil
 	}
-	b, err := json.Marshal(next)
-	if err == nil {
-		err = s.save(s.stateName("sanitize"), append(b, '\n'))
-	}
+	err := s.saveState("sanitize", next)
 	if err != nil {
 		s.t.log.Error("the state of a sanitize operation can't be saved", "subsystem", s.nqn, "err", err)
 	}
@@ -190,19 +186,12 @@ func (ns *Namespace) refuse(on bool) {
 
 // loadSanitize loads the state of the last operation.
 func (s *Subsystem) loadSanitize() error {
-	if s.t.store == nil {
-		return nil
-	}
-	b, err := s.t.store.Load(s.stateName("sanitize"))
-	if err != nil || b == nil {
+	var saved sanitizeState
+	if err := s.loadState("sanitize", &saved); err != nil {
 		return err
 	}
-	var saved sanitizeState
-	if err := json.Unmarshal(b, &saved); err != nil {
-		return stateError(s.stateName("sanitize"), err)
-	}
 	if saved.State > nvme.SanitizeFailed {
-		return stateError(s.stateName("sanitize"), fmt.Errorf("state %d", saved.State))
+		return s.stateError("sanitize", fmt.Errorf("state %d", saved.State))
 	}
 	s.useSanitize(&saved)
 	return nil

@@ -30,8 +30,11 @@ type storedState struct {
 	State  json.RawMessage `json:"state"`
 }
 
-// loadState returns what was last saved under a name; nil if nothing was.
+// loadState returns what was last saved under a name; nil if nothing was, or there is no Store.
 func (ns *Namespace) loadState(name string) ([]byte, error) {
+	if ns.sub.t.store == nil {
+		return nil, nil
+	}
 	b, err := ns.sub.t.store.Load(name)
 	if err != nil || b == nil {
 		return nil, err
@@ -69,6 +72,35 @@ func (ns *Namespace) saveState(name string, state any) error {
 // stateName is the name under which something of the subsystem is stored.
 func (s *Subsystem) stateName(what string) string {
 	return what + "-" + nvme.HostID(deriveUUID(s.nqn, 0, "")).String()
+}
+
+// stateError reports what is wrong with something of the subsystem that was saved.
+func (s *Subsystem) stateError(what string, err error) error {
+	return stateError(s.stateName(what), err)
+}
+
+// loadState reads something of the subsystem that was saved. It leaves v as it is if nothing was, or there is no Store.
+func (s *Subsystem) loadState(what string, v any) error {
+	if s.t.store == nil {
+		return nil
+	}
+	b, err := s.t.store.Load(s.stateName(what))
+	if err != nil || b == nil {
+		return err
+	}
+	if err := json.Unmarshal(b, v); err != nil {
+		return s.stateError(what, err)
+	}
+	return nil
+}
+
+// saveState saves something of the subsystem.
+func (s *Subsystem) saveState(what string, v any) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	return s.save(s.stateName(what), append(b, '\n'))
 }
 
 // save saves in the Store unless the subsystem is closed. A command of a host that is being disconnected may come later

@@ -113,9 +113,6 @@ func (ns *Namespace) badName() string { return "uncorrectable-" + nvme.HostID(ns
 
 // loadBad loads the marks that were saved.
 func (ns *Namespace) loadBad() error {
-	if ns.sub.t.store == nil {
-		return nil
-	}
 	data, err := ns.loadState(ns.badName())
 	if err != nil || data == nil {
 		return err
