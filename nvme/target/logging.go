@@ -28,22 +28,11 @@ func (c *controller) identity(more ...any) []any {
 // identity returns the attributes of a command and its queue.
 func (r *Request) identity(more ...any) []any {
 	q := r.engine.q
-	ids := append(q.identity(), "cid", r.Cmd.CID(), "opcode", opcodeName(&r.Cmd, q.qid))
+	ids := append(q.identity(), "cid", r.Cmd.CID(), "opcode", r.Cmd.Name(q.qid))
 	if ns := r.engine.ns; ns != nil {
 		ids = append(ids, "nsid", ns.nsid)
 	}
 	return append(ids, more...)
-}
-
-func opcodeName(cmd *nvme.Command, qid uint16) string {
-	switch op := cmd.Opcode(); {
-	case op == nvme.OpFabrics:
-		return cmd.FCType().String()
-	case qid == 0:
-		return op.AdminName()
-	default:
-		return op.IOName()
-	}
 }
 
 // logFailed logs, at debug level, a command that is answered with an error.
