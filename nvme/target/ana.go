@@ -177,13 +177,7 @@ func (t *Target) barredGroups() (barred [MaxANAGroup + 1]bool) {
 }
 
 // bar sets whether commands to the namespace have to check the state of its group.
-func (ns *Namespace) bar(on bool) {
-	if on {
-		ns.state.Or(nsBarred)
-	} else {
-		ns.state.And(^nsBarred)
-	}
-}
+func (ns *Namespace) bar(on bool) { ns.setState(nsBarred, on) }
 
 // anaState returns the state of a group for the host of c.
 func (c *controller) anaState(group uint32) nvme.ANAState {

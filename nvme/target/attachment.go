@@ -1,6 +1,10 @@
 package target
 
-import "github.com/nvme-anywhere/nvmeof/nvme"
+import (
+	"slices"
+
+	"github.com/nvme-anywhere/nvmeof/nvme"
+)
 
 // Which namespaces a controller has (NVMe base, "Namespace Attachment"). The operator's namespaces are attached to
 // every controller, those that hosts create to none, until a host attaches or detaches them for a controller.
@@ -40,18 +44,7 @@ func (c *controller) has(nsid uint32) bool {
 
 // all returns the attached namespaces in the order of their NSIDs.
 func (c *controller) all() []*Namespace {
-	all := c.sub.all()
-	d := c.detached.Load()
-	if d == nil {
-		return all
-	}
-	attached := all[:0]
-	for _, ns := range all {
-		if !d.has(ns.nsid) {
-			attached = append(attached, ns)
-		}
-	}
-	return attached
+	return slices.DeleteFunc(c.sub.all(), func(ns *Namespace) bool { return !c.has(ns.nsid) })
 }
 
 // detach sets whether a namespace is detached. Called with Target.mu held.

@@ -19,6 +19,15 @@ const (
 	nsHeld                        // a host has left commands there, and its new ones wait
 )
 
+// setState sets or clears a bit of the state.
+func (ns *Namespace) setState(bit uint32, on bool) {
+	if on {
+		ns.state.Or(bit)
+	} else {
+		ns.state.And(^bit)
+	}
+}
+
 // gate gives a namespace to one operation alone: a fused Compare and Write, for example. Commands that arrive meanwhile
 // are parked, and executed from their beginning afterwards, before the next such operation.
 type gate struct {

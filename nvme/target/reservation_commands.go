@@ -122,11 +122,7 @@ func (ns *Namespace) changeReservation(f func(*reservation) (nvme.Status, []resv
 // useReservation makes a reservation effective.
 func (ns *Namespace) useReservation(v *reservation) {
 	ns.resv.now.Store(v)
-	if v.kind != nvme.ResvNone {
-		ns.state.Or(nsReserved)
-	} else {
-		ns.state.And(^nsReserved)
-	}
+	ns.setState(nsReserved, v.kind != nvme.ResvNone)
 }
 
 // reservationStatus returns success if the reservation lets the host do what the command wants.

@@ -176,13 +176,7 @@ func (s *Subsystem) useSanitize(next *sanitizeState) {
 }
 
 // refuse sets whether commands to the namespace have to check for a sanitize operation.
-func (ns *Namespace) refuse(on bool) {
-	if on {
-		ns.state.Or(nsSanitize)
-	} else {
-		ns.state.And(^nsSanitize)
-	}
-}
+func (ns *Namespace) refuse(on bool) { ns.setState(nsSanitize, on) }
 
 // loadSanitize loads the state of the last operation.
 func (s *Subsystem) loadSanitize() error {

@@ -102,11 +102,7 @@ func (ns *Namespace) mark(f func([]blockRange) []blockRange) error {
 // useBad makes marks effective. Called with the marks' mu held, or before anything uses them.
 func (ns *Namespace) useBad(ranges []blockRange) {
 	ns.bad.ranges = ranges
-	if len(ranges) > 0 {
-		ns.state.Or(nsDamaged)
-	} else {
-		ns.state.And(^nsDamaged)
-	}
+	ns.setState(nsDamaged, len(ranges) > 0)
 }
 
 func (ns *Namespace) badName() string { return "uncorrectable-" + nvme.HostID(ns.uuid).String() }
