@@ -37,7 +37,7 @@ var rooms = []room{
 	{
 		dir:   "fabric/rdma/roce",
 		may:   []string{"fabric/rdma/verbs", "fabric/rdma/roce/wire", "internal/udp", "internal/mem", "internal/duty", "internal/stream"},
-		tests: []string{"fabric/rdma/cm", "internal/..."},
+		tests: []string{"internal/..."},
 	},
 	{dir: "fabric/rdma/cm/mad", may: []string{"fabric/rdma/verbs"}},
 	{
@@ -47,9 +47,8 @@ var rooms = []room{
 	},
 	{dir: "fabric/rdma/fault", may: []string{"internal/udp", "internal/simnet", "internal/mem", "internal/pqueue"}, tests: []string{everything}},
 	{
-		dir:   "fabric/rdma/softrnic",
-		may:   []string{"fabric/rdma/verbs", "fabric/rdma/roce", "fabric/rdma/cm", "fabric/rdma/fault", "internal/udp", "internal/capture"},
-		tests: []string{"fabric/rdma", "nvme/host"},
+		dir: "fabric/rdma/softrnic",
+		may: []string{"fabric/rdma/verbs", "fabric/rdma/roce", "fabric/rdma/cm", "fabric/rdma/fault", "internal/udp", "internal/capture"},
 	},
 	{
 		dir:   "fabric/rdma", // the binding: it works with any provider, so it knows none
