@@ -9,14 +9,6 @@ import (
 // status of a command that failed.
 func (s Status) Error() string { return s.String() }
 
-// Err returns nil for success, and otherwise a *StatusError without a command.
-func (s Status) Err() error {
-	if s.OK() {
-		return nil
-	}
-	return &StatusError{Status: s}
-}
-
 // StatusError is the error of a command that completed with a status other than success.
 type StatusError struct {
 	Status  Status

@@ -119,13 +119,6 @@ func (q *Queue) RTT() time.Duration { return time.Duration(q.tq.RTT()) }
 // Local is the local address of the queue's connection.
 func (q *Queue) Local() netip.AddrPort { return q.tq.Local() }
 
-// Outstanding returns the number of commands that have been sent and not answered.
-func (q *Queue) Outstanding() int {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return len(q.slots) - len(q.free)
-}
-
 // outstanding reports whether the command has not been answered yet.
 func (q *Queue) outstanding(cid uint16) bool {
 	q.mu.Lock()

@@ -76,7 +76,7 @@ func TestQueueFull(t *testing.T) {
 			ended++
 		})
 		q.Submit(rs)
-		if len(m.sent) != size-1 || q.Outstanding() != size-1 || q.Counters().Waited.Load() != uint64(n-size+1) {
+		if len(m.sent) != size-1 || len(q.free) != 0 || q.Counters().Waited.Load() != uint64(n-size+1) {
 			t.Fatalf("size %d: %d sent", size, len(m.sent))
 		}
 		// Each response lets the request that has waited longest go.
@@ -91,7 +91,7 @@ func TestQueueFull(t *testing.T) {
 				t.Fatalf("size %d: CID %#x was refused", size, m.cids[i])
 			}
 		}
-		if ended != n || q.Outstanding() != 0 {
+		if ended != n || len(q.free) != q.Depth() {
 			t.Errorf("size %d: %d of %d ended", size, ended, n)
 		}
 		m.sink.Closed(nil)
