@@ -288,6 +288,18 @@ func TestShort(t *testing.T) {
 }
 
 // TestNames: every value that a peer may send has a readable name, even if it is undefined.
+// TestNumbers: what a terminate request says, in numbers (sections 3.6.2.4 and 3.6.2.7).
+func TestNumbers(t *testing.T) {
+	for i, fes := range []FES{FESInvalidHeader, FESSequence, FESHeaderDigest, FESOutOfRange, FESLimitExceeded, FESUnsupportedParm} {
+		if fes != FES(i+1) {
+			t.Errorf("%v is %d, want %d", fes, fes, i+1)
+		}
+	}
+	if OffCID != 8+12 {
+		t.Errorf("the CID of a CapsuleResp is at %d, want 20", OffCID)
+	}
+}
+
 func TestNames(t *testing.T) {
 	for _, c := range []struct {
 		of   fmt.Stringer

@@ -148,7 +148,7 @@ func TestLinuxOthers(t *testing.T) {
 	}
 }
 
-// The position of each field, byte by byte: IBTA 12.6.
+// The position of each field, byte by byte: IBTA 12.6. It is read from where it is written.
 func TestFieldOffsets(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -168,19 +168,43 @@ func TestFieldOffsets(t *testing.T) {
 		{"REQ SL", &REQ{Primary: Path{SL: 15, SubnetLocal: true, ACKTimeout: 31}}, 94, []byte{0xf8, 0xf8}},
 		{"REQ alternate", &REQ{Alternate: Path{LocalLID: 0x0102}}, 96, []byte{1, 2}},
 		{"REQ alternate SAP", &REQ{Alternate: Path{ACKTimeout: 1}, AlternateSAP: true}, 139, []byte{0x0c}},
+		{"REQ private data", &REQ{PrivateData: [REQPrivateSize]byte{1, 2}}, 139, []byte{0, 1, 2}},
+		{"REP Q_Key", &REP{LocalQKey: 0x01020304}, 8, []byte{1, 2, 3, 4}},
 		{"REP vendor", &REP{VendorID: 0x010203, LocalQPN: 0x111111, LocalEECN: 0x222222, StartingPSN: 0x333333}, 12,
 			[]byte{0x11, 0x11, 0x11, 1, 0x22, 0x22, 0x22, 2, 0x33, 0x33, 0x33, 3}},
 		{"REP options", &REP{Options: 0x01020304}, 20 - HeaderSize, []byte{1, 2, 3, 4}},
 		{"REP flags", &REP{TargetACKDelay: 16, FailoverAccepted: 2, RNRRetryCount: 5, SRQ: true}, 26, []byte{0x84, 0xb0}},
-		{"MRA", &MRA{Message: AnswersREP, ServiceTimeout: 24}, 8, []byte{0x40, 0xc0}},
+		{"REP depths", &REP{ResponderResources: 1, InitiatorDepth: 2}, 24, []byte{1, 2}},
+		{"RTU", &RTU{CommIDs{0x01020304, 0x05060708}, [RTUPrivateSize]byte{9}}, 0, []byte{1, 2, 3, 4, 5, 6, 7, 8, 9}},
+		{"MRA", &MRA{CommIDs{0, 1}, AnswersREP, 24, [MRAPrivateSize]byte{9}}, 7, []byte{1, 0x40, 0xc0, 9}},
 		{"REJ", &REJ{Message: AnswersOther, InfoLength: 8, Reason: 0x0102}, 8, []byte{0x80, 0x10, 1, 2}},
-		{"SIDR_REP", &SIDRREP{Status: 1, InfoLength: 2, QPN: 0x030405}, 4, []byte{1, 2, 0, 0, 3, 4, 5}},
+		{"REJ information", &REJ{ARI: [ARISize]byte{71: 1}, PrivateData: [REJPrivateSize]byte{2}}, 83, []byte{1, 2}},
+		{"REJ GUID", timeoutREJ(0x0102030405060708), 9, []byte{0x10, 0, 4, 1, 2, 3, 4, 5, 6, 7, 8}},
+		{"DREQ", &DREQ{CommIDs{}, 0x010203, [DREQPrivateSize]byte{4}}, 8, []byte{1, 2, 3, 0, 4}},
+		{"DREP", &DREP{CommIDs{}, [DREPPrivateSize]byte{9}}, 8, []byte{9}},
+		{"LAP", &LAP{CommIDs{0, 1}, [bodySize - 8]byte{2}}, 7, []byte{1, 2}},
+		{"APR", &APR{CommIDs{0, 1}, 2, 3, [bodySize - 10]byte{4}}, 7, []byte{1, 2, 3, 4}},
+		{"SIDR_REQ", &SIDRREQ{0x01020304, 0x0506, 0x0708090a0b0c0d0e, [SIDRREQPrivateSize]byte{15}}, 0,
+			[]byte{1, 2, 3, 4, 5, 6, 0, 0, 7, 8, 9, 10, 11, 12, 13, 14, 15}},
+		{"SIDR_REP", &SIDRREP{RequestID: 1, Status: 2, InfoLength: 3, QPN: 0x040506, ServiceID: 7, QKey: 8}, 3,
+			[]byte{1, 2, 3, 0, 0, 4, 5, 6, 0, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 8}},
+		{"SIDR_REP information", &SIDRREP{Info: [72]byte{71: 1}, PrivateData: [SIDRREPPrivateSize]byte{2}}, 95, []byte{1, 2}},
 	} {
 		mad := Append(nil, 0, c.m)
 		if got := mad[HeaderSize+c.off:][:len(c.want)]; !bytes.Equal(got, c.want) {
 			t.Errorf("%s: % x, want % x", c.name, got, c.want)
 		}
+		if _, got, err := Parse(mad); err != nil || !reflect.DeepEqual(got, c.m) {
+			t.Errorf("%s: %+v became %+v, %v", c.name, c.m, got, err)
+		}
 	}
+}
+
+// timeoutREJ returns the REJ of a sender that has given up.
+func timeoutREJ(guid uint64) *REJ {
+	m := &REJ{Reason: verbs.RejectTimeout}
+	m.SetGUID(guid)
+	return m
 }
 
 // The receiver's ID that a datagram names, by message: in IBTA 12.6 it follows the sender's.
