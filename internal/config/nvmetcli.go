@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -35,6 +36,8 @@ type (
 		TrType  string `json:"trtype"`
 		TrAddr  string `json:"traddr"`
 		TrSvcID string `json:"trsvcid"`
+		TReq    string `json:"treq"` // "required", "not required" or "not specified"
+		TSAS    string `json:"tsas"` // of TCP: "none" or "tls1.3"
 	}
 	nvmetReferral struct {
 		Name   string    `json:"name"`
@@ -219,6 +222,14 @@ func (im *importer) port(p *nvmetPort, all []nvmetSubsystem) {
 		im.note("port %v: left out", err)
 		return
 	}
+	switch {
+	case p.Addr.TSAS != "tls1.3":
+	case p.Addr.TReq != "not required": // nvmet demands TLS then, whatever else the file says
+		im.note("port %s: it demands TLS, which isn't supported, and is left out: here it would serve every host in clear text", e)
+		return
+	default:
+		im.note("port %s: it also accepts TLS, which isn't supported", e)
+	}
 	im.c.Listen = append(im.c.Listen, e)
 	for _, g := range p.ANAGroups {
 		var state ANAState
@@ -280,7 +291,7 @@ func (im *importer) subsystem(s *nvmetSubsystem) {
 			return
 		}
 	}
-	if v := s.Attr["cntlid_max"]; v != "" && v != strconv.Itoa(0xffef) {
+	if cmp.Or(s.Attr["cntlid_min"], "1") != "1" || cmp.Or(s.Attr["cntlid_max"], "65519") != "65519" {
 		im.note("subsystem %s: the range of controller IDs is left out", s.NQN)
 	}
 	for _, n := range s.Namespaces {

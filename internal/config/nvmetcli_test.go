@@ -2,6 +2,7 @@ package config
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -66,6 +67,32 @@ discovery:
 	}
 	if !slices.Equal(im.Notes, notes) {
 		t.Errorf("the notes are\n%s, want\n%s", strings.Join(im.Notes, "\n"), strings.Join(notes, "\n"))
+	}
+}
+
+// TestFromNVMeTCLIWithoutTLS: a port that serves only hosts with a TLS key isn't opened to all others, and what TLS was
+// optional for is said.
+func TestFromNVMeTCLIWithoutTLS(t *testing.T) {
+	for _, x := range []struct{ treq, tsas, want string }{
+		{"not specified", "none", ""},
+		{"required", "none", ""}, // nvmet heeds it only beside TLS
+		{"required", "tls1.3", "port tcp://192.0.2.1:4420: it demands TLS, which isn't supported, and is left out"},
+		{"not specified", "tls1.3", "port tcp://192.0.2.1:4420: it demands TLS, which isn't supported, and is left out"},
+		{"not required", "tls1.3", "port tcp://192.0.2.1:4420: it also accepts TLS, which isn't supported"},
+	} {
+		in := fmt.Sprintf(`{
+  "ports": [{"addr": {"adrfam": "ipv4", "traddr": "192.0.2.1", "treq": %q, "trsvcid": "4420", "trtype": "tcp", "tsas": %q},
+    "subsystems": ["nqn.2026-11.org.example:s"]}],
+  "subsystems": [{"nqn": "nqn.2026-11.org.example:s", "attr": {"allow_any_host": "1"}}]
+}`, x.treq, x.tsas)
+		im, err := FromNVMeTCLI("f", []byte(in), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		notes := strings.Join(im.Notes, "\n")
+		if listens := len(im.Config.Listen) == 1; listens == strings.Contains(x.want, "left out") || (notes == "") != (x.want == "") || !strings.HasPrefix(notes, x.want) {
+			t.Errorf("%s, TLS %s: %d endpoints, notes %q", x.tsas, x.treq, len(im.Config.Listen), notes)
+		}
 	}
 }
 
