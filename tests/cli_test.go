@@ -377,7 +377,7 @@ func TestNotATarget(t *testing.T) {
 		says  []string
 	}{
 		"silent": {func(c net.Conn) { _, _ = io.Copy(io.Discard, c) }, "--timeout 1s", []string{"no answer within 1s", "TCP port"}},
-		"closes": {func(c net.Conn) { c.Close() }, "", []string{"doesn't answer as an NVMe/TCP target", "-a and -s", "drained"}},
+		"closes": {func(c net.Conn) { c.Close() }, "", []string{"doesn't answer as an NVMe/TCP target", "-a and -s", "drained", "TLS"}},
 		"HTTP": {func(c net.Conn) {
 			_, _ = io.WriteString(c, "HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
 			_, _ = io.Copy(io.Discard, c)

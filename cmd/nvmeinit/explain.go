@@ -56,7 +56,7 @@ func (f *connFlags) reason(e *host.ConnectError) string {
 	if errors.Is(e, tcp.ErrHandshake) {
 		remedy := "check -a and -s"
 		if errors.Is(e, tcp.ErrPeerClosed) || errors.Is(e, unix.ECONNRESET) { // because of data that it hadn't read yet
-			remedy += ", or try again if it stops, is drained or has too many connections"
+			remedy += ", or try again if it stops, is drained or has too many connections; it may also demand TLS, which isn't supported"
 		}
 		return fmt.Sprintf("it doesn't answer as an NVMe/TCP target does: %s; %s", offence(e), remedy)
 	}

@@ -2,6 +2,7 @@ package tcp
 
 import (
 	"bytes"
+	"crypto/tls"
 	"errors"
 	"io"
 	"log/slog"
@@ -110,6 +111,19 @@ func TestTargetTerminates(t *testing.T) {
 		if err := <-tt.errs; !errors.Is(err, ErrProtocol) {
 			t.Error(err)
 		}
+	}
+}
+
+// TestTargetTLS: of a host that asks for TLS the target logs just that, so that nobody looks for a fault elsewhere.
+func TestTargetTLS(t *testing.T) {
+	tt := newTestTarget(t, TargetConfig{})
+	p := rawHost(t, tt)
+	if err := tls.Client(p, &tls.Config{InsecureSkipVerify: true}).Handshake(); err == nil {
+		t.Error("the target speaks TLS")
+	}
+	_ = p.Close()
+	if err := <-tt.errs; !errors.Is(err, ErrProtocol) || !strings.Contains(err.Error(), "TLS, which isn't supported") {
+		t.Error(err)
 	}
 }
 

@@ -11,7 +11,11 @@ type Rules struct {
 // Check applies the rules of section 3.6.1 and of each PDU's header to h. It returns nil, or the
 // error to report in a terminate request.
 func (ru *Rules) Check(h Header) *FieldError {
-	if h.Type >= NumTypes || headerLengths[h.Type] == 0 {
+	switch {
+	case h.Type < NumTypes && headerLengths[h.Type] != 0:
+	case !ru.Ready && isTLS(h):
+		return Invalid(offType, "type: this is TLS, which isn't supported")
+	default:
 		return Invalid(offType, "type")
 	}
 	if err := ru.checkSequence(h.Type); err != nil {
@@ -28,6 +32,10 @@ func (ru *Rules) Check(h Header) *FieldError {
 	}
 	return ru.checkBody(h)
 }
+
+// isTLS reports whether h is the beginning of a TLS handshake (RFC 8446, section 5.1): the type of the record, and the
+// first byte of its version.
+func isTLS(h Header) bool { return h.Type == 22 && h.Flags == 3 }
 
 // checkSequence checks whether a PDU of type t may come at all now.
 func (ru *Rules) checkSequence(t Type) *FieldError {
