@@ -136,3 +136,32 @@ func TestConnectedAtOnce(t *testing.T) {
 		}
 	}
 }
+
+// TestConnectedWithoutTLS: connect-all talks in clear text to no port that demands TLS, and says so.
+func TestConnectedWithoutTLS(t *testing.T) {
+	const nqn = "nqn.2026-11.org.example:s"
+	tgt, l := serveSubsystems(t, nqn)
+	port := tcp.DiscoveryPort(l.Addr())
+	port.Secure = true
+	if err := tgt.AddPort(port); err != nil {
+		t.Fatal(err)
+	}
+	c := &cobra.Command{}
+	f := &connFlags{}
+	f.paths.add(c, "--hold")
+	f.add(c, true)
+	f.hostNQN, f.stderr = nvme.NewHostID().NQN(), io.Discard
+	e := &everything{flags: f, fabrics: &fabrics{flags: f}, news: map[string]*pathNews{}}
+	defer e.close()
+	var err error
+	if e.start, err = e.fabrics.config(t.Context(), cli.Endpoint{Transport: nvme.TransportTCP, Addr: l.Addr()}, nvme.DiscoveryNQN); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.connect(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	want := fmt.Sprintf("discovery entry tcp://%s: it demands TLS, which isn't supported", l.Addr())
+	if err := e.failed.err(); len(e.subs) != 0 || err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("%d subsystems; %v, want %s", len(e.subs), err, want)
+	}
+}

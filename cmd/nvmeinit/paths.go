@@ -72,6 +72,9 @@ func (s *fabrics) reach(ctx context.Context) host.Reach {
 		if err != nil {
 			return host.Config{}, err
 		}
+		if e.TREQ&nvme.TREQSecureMask == nvme.TREQSecureRequired {
+			return host.Config{}, errors.New("it demands TLS, which isn't supported")
+		}
 		return s.config(ctx, cli.Endpoint{Transport: e.TRTYPE, Addr: addr}, e.NQN())
 	}
 }
