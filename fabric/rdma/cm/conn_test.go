@@ -149,3 +149,84 @@ func FuzzConn(tf *testing.F) {
 		}
 	})
 }
+
+// bring plays events on a new connection until it is in the state that they lead to.
+func bring(t *testing.T, active bool, events ...byte) *script {
+	s := newScript(t, active)
+	for _, b := range events {
+		s.play(b)
+	}
+	return s
+}
+
+// TestOutOfTurn: a message that repeats another one, or that isn't one for the state, changes nothing. It is counted as
+// what it is, and answered only where the peer may have missed the answer.
+func TestOutOfTurn(t *testing.T) {
+	const rep, ready, accept, rtu, dreq, drep, disconnect = 0, 1, 3, 5, 8, 9, 10 // of scriptEvents
+	ids := mad.CommIDs{Local: 2, Remote: 1}
+	requested := bring(t, false)
+	replied := bring(t, false, accept)
+	accepted := bring(t, false, accept, rtu)
+	asked := bring(t, false, accept, rtu, dreq)
+	requests := bring(t, true)
+	answered := bring(t, true, rep)
+	connected := bring(t, true, rep, ready)
+	asks := bring(t, true, rep, ready, disconnect)
+	over := bring(t, true, rep, ready, disconnect, drep)
+	for _, x := range []struct {
+		name     string
+		s        *script
+		message  mad.Message
+		repeated bool        // otherwise it isn't one for the state
+		again    mad.Message // what is sent once more
+	}{
+		{"REQ in REP_SENT", replied, &mad.REQ{}, true, &mad.REP{}},
+		{"REQ in ESTABLISHED", accepted, &mad.REQ{}, true, nil},
+		{"REP in REQ_RCVD", requested, &mad.REP{CommIDs: ids}, false, nil},
+		{"REP in REP_RCVD", answered, &mad.REP{CommIDs: ids}, true, nil},
+		{"REP in ESTABLISHED", connected, &mad.REP{CommIDs: ids}, true, &mad.RTU{}},
+		{"REP of another connection", connected, &mad.REP{CommIDs: mad.CommIDs{Local: 3, Remote: 1}}, true, nil},
+		{"RTU in ESTABLISHED", accepted, &mad.RTU{CommIDs: ids}, true, nil},
+		{"MRA of the REQ in ESTABLISHED", connected, &mad.MRA{CommIDs: ids, Message: mad.AnswersREQ, ServiceTimeout: 9}, false, nil},
+		{"MRA of the REP in ESTABLISHED", accepted, &mad.MRA{CommIDs: ids, Message: mad.AnswersREP, ServiceTimeout: 9}, false, nil},
+		{"MRA in DREQ_SENT", asks, &mad.MRA{CommIDs: ids, Message: mad.AnswersOther, ServiceTimeout: 24}, false, nil},
+		{"REJ of a REP in REQ_SENT", requests, &mad.REJ{CommIDs: ids, Message: mad.AnswersREP}, false, nil},
+		{"REJ in TIMEWAIT", over, &mad.REJ{CommIDs: ids, Message: mad.AnswersOther}, false, nil},
+		{"DREQ in REQ_RCVD", requested, &mad.DREQ{CommIDs: ids, RemoteQPN: 10}, false, nil},
+		{"DREQ of another QP", connected, &mad.DREQ{CommIDs: ids, RemoteQPN: 11}, false, nil},
+		{"DREQ in DREQ_RCVD", asked, &mad.DREQ{CommIDs: ids, RemoteQPN: 10}, true, nil},
+		{"DREQ in TIMEWAIT", over, &mad.DREQ{CommIDs: ids, RemoteQPN: 10}, true, &mad.DREP{}},
+		{"DREP in ESTABLISHED", connected, &mad.DREP{CommIDs: ids}, false, nil},
+	} {
+		c := x.s.c
+		var fx effects
+		switch m := x.message.(type) {
+		case *mad.REQ:
+			c.onDuplicateREQ(x.s.now, &fx)
+		case *mad.REP:
+			c.onREP(m, &fx)
+		case *mad.RTU:
+			c.onRTU(nil, &fx)
+		case *mad.MRA:
+			c.onMRA(x.s.now, m, &fx)
+		case *mad.REJ:
+			c.onREJ(x.s.now, m, &fx)
+		case *mad.DREQ:
+			c.onDREQ(x.s.now, 7, m, &fx)
+		case *mad.DREP:
+			c.onDREP(x.s.now, &fx)
+		}
+		if c.state != x.s.c.state || c.deadline != x.s.c.deadline || len(fx.events) != 0 {
+			t.Errorf("%s: state %d, was %d; deadline %v, was %v; %d events", x.name, c.state, x.s.c.state, c.deadline, x.s.c.deadline, len(fx.events))
+		}
+		if fx.duplicate != x.repeated || fx.dropped == x.repeated {
+			t.Errorf("%s: duplicate %v, dropped %v", x.name, fx.duplicate, fx.dropped)
+		}
+		switch {
+		case x.again == nil && len(fx.sends) == 0:
+		case x.again != nil && len(fx.sends) == 1 && fx.sends[0].again && fx.sends[0].msg.AttributeID() == x.again.AttributeID():
+		default:
+			t.Errorf("%s: %d messages, the first %+v", x.name, len(fx.sends), fx.sends)
+		}
+	}
+}

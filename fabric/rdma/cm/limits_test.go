@@ -110,8 +110,9 @@ func TestGiveWay(t *testing.T) {
 		if ev := l.want(verbs.CMUnreachable); ev.ID != id || !errors.Is(ev.Err, ErrGaveWay) {
 			t.Errorf("%+v", ev)
 		}
-		if got := target.m.Counters().GaveWay.Load(); got != 1 {
-			t.Errorf("%d counted, want 1", got)
+		c := target.m.Counters()
+		if c.GaveWay.Load() != 1 || c.HalfOpen.Load() != 1 || c.Connections.Load() != 1 {
+			t.Errorf("%d counted, want 1; %d half-open of %d connections, want 1", c.GaveWay.Load(), c.HalfOpen.Load(), c.Connections.Load())
 		}
 	})
 }
