@@ -222,6 +222,29 @@ func TestNoResponse(t *testing.T) {
 	}
 }
 
+// TestResponseTooLong: a message that is longer than a response ends the connection, and the error says that a receive
+// was too short for it.
+func TestResponseTooLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newHostileRig(t)
+		defer r.close()
+		r.submit(0)
+		r.answerPart(0, 0, nvme.CompletionSize+1)
+		select {
+		case err := <-r.sink.closed:
+			var failed *rdma.CompletionError
+			if !errors.As(err, &failed) || failed.Status != verbs.WCLocLenErr || failed.What != "receive" {
+				t.Errorf("ended because of %v", err)
+			}
+		case <-time.After(time.Second):
+			t.Error("the queue goes on")
+		}
+		if done := r.sink.completed(); len(done) > 0 {
+			t.Errorf("completed %v", done)
+		}
+	})
+}
+
 // TestKeysLeftAlive: if a target never invalidates keys, the host does it, command after command.
 func TestKeysLeftAlive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -57,7 +57,7 @@ func TestSlotBeyondTheQueue(t *testing.T) {
 		defer r.close()
 		r.redial(12, 0)
 		r.submit(0)
-		r.answer(13, 0)
+		r.answer(12, 0)
 		r.broken()
 	})
 }
@@ -110,6 +110,32 @@ func TestNoDataSGL(t *testing.T) {
 		got := r.send(cmd, nil)
 		if s := got.SGL1(); s.Type() != nvme.SGLKeyed || s.KeyedLength() != 0 || s.Key() != 0 || s.Address() != 0 {
 			t.Errorf("type %#x, %d bytes at %#x, key %#x", s.Type(), s.KeyedLength(), s.Address(), s.Key())
+		}
+	})
+}
+
+// TestKeyOfAnEarlierCommand: a key that the host has invalidated isn't invalidated again after the slot's next command,
+// which has none.
+func TestKeyOfAnEarlierCommand(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newHostileRig(t)
+		defer r.close()
+		r.redial(hostileSize, 0)
+		var read, flush nvme.Command
+		read.SetIO(nvme.OpRead, 1, 0, 8, 0)
+		flush.SetFlush(1)
+		r.send(read, r.mem[:fuzzLength])
+		r.answer(0, 0)
+		r.send(flush, nil)
+		r.answer(0, 0)
+		if n := r.tr.Counters().LocalInvalidates.Load(); n != 1 || len(r.sink.completed()) != 2 {
+			t.Errorf("%d keys invalidated, want 1; completed %v", n, r.sink.completed())
+		}
+		select {
+		case err := <-r.sink.closed:
+			t.Error(err)
+			r.sink.closed <- err
+		default:
 		}
 	})
 }
