@@ -24,7 +24,7 @@ func (q *qp) probe(now time.Duration) {
 	q.outstandingFrom(r.una, func(w *sendWQE, k int) bool {
 		last = w
 		for end := q.sentPackets(w); k < end; k++ {
-			if s.sentAgain[w.first.Add(k)%scoreSize] != 0 {
+			if s.wasSentAgain(w.first.Add(k)) {
 				missed += q.miss(w, k, now, hold)
 			}
 		}

@@ -119,8 +119,8 @@ func (q *qp) onTimeout(now time.Duration) {
 }
 
 // countRetry counts a retry of the oldest packet, at most one in each ACK timeout without progress: on a path that
-// reorders, each packet of the rest of an answer that was given up demands a retry. If there were too many it ends the
-// connection and returns false.
+// reorders, each packet of the rest of an answer that was given up demands a retry. If there were too many the
+// connection ends soon, and false is returned.
 func (q *qp) countRetry(now time.Duration) bool {
 	r := &q.req
 	if now-r.progressAt < q.ackTimeout() {
@@ -128,7 +128,7 @@ func (q *qp) countRetry(now time.Duration) bool {
 	}
 	r.progressAt = now
 	if r.retries >= int(q.attr.RetryCnt) {
-		q.toError(verbs.WCRetryExcErr, verbs.EventQPFatal)
+		q.faultLater(verbs.WCRetryExcErr, verbs.EventQPFatal)
 		return false
 	}
 	r.retries++

@@ -2,6 +2,7 @@ package roce
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/roce/wire"
@@ -32,22 +33,39 @@ func TestSequenceErrors(t *testing.T) {
 	})
 }
 
-// TestSequenceErrorsWithoutEnd: NAKs for one PSN are retries, but only one in each ACK timeout: a path that reorders
-// makes many of one loss. When all retries are used up the connection ends (IBTA 9.7.5.2.8).
+// TestSequenceErrorsWithoutEnd: NAKs for one PSN, and reports that it alone is missing, are retries, but only one in
+// each ACK timeout: a path that reorders makes many of one loss. When all retries are used up the connection ends (IBTA
+// 9.7.5.2.8), even if the peer is heard all the time.
 func TestSequenceErrorsWithoutEnd(t *testing.T) {
-	rawTest("", t, func(t *testing.T, r *rawPeer) {
-		r.post(1, verbs.WRSend, 10)
-		began := time.Now()
-		for r.dev.qp.Query().State == verbs.RTS {
-			r.send(r.nak(wire.NAKPSNSequenceError, 100))
-			r.answers()
-			time.Sleep(5 * time.Millisecond)
-		}
-		r.dev.want(1, verbs.WCRetryExcErr)
-		a := r.dev.qp.Query()
-		took, timeout := time.Since(began), wire.AckTimeout(a.Timeout)
-		if tries := int(took / timeout); tries != 1+int(a.RetryCnt) {
-			t.Errorf("gave up after %v, timeout is %v", took, timeout)
-		}
-	})
+	for _, c := range []struct {
+		name   string
+		op     verbs.WROpcode
+		ours   bool
+		answer func(r *rawPeer) *wire.Packet
+	}{
+		{"NAK", verbs.WRSend, false, func(r *rawPeer) *wire.Packet { return r.nak(wire.NAKPSNSequenceError, 100) }},
+		{"NAK of ours, which has no room", verbs.WRSend, true, func(r *rawPeer) *wire.Packet { return r.nak(wire.NAKPSNSequenceError, 100) }},
+		{"selective ACK", verbs.WRSend, true, func(r *rawPeer) *wire.Packet { return r.arrived(100, 1) }},
+		{"ACK that overtakes an answer", verbs.WRRDMARead, true, func(r *rawPeer) *wire.Packet { return r.ack(101) }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRaw(t, pairConfig{ours: c.ours})
+				r.post(1, c.op, 10)
+				r.post(2, verbs.WRSend, 10)
+				began := time.Now()
+				for r.dev.qp.Query().State == verbs.RTS && time.Since(began) < time.Minute {
+					r.send(c.answer(r))
+					r.answers()
+					time.Sleep(5 * time.Millisecond)
+				}
+				r.dev.want(1, verbs.WCRetryExcErr)
+				a := r.dev.qp.Query()
+				took, timeout := time.Since(began), wire.AckTimeout(a.Timeout)
+				if tries := int(took / timeout); tries != 1+int(a.RetryCnt) {
+					t.Errorf("gave up after %v, timeout is %v", took, timeout)
+				}
+			})
+		})
+	}
 }

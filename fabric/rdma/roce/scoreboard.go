@@ -94,6 +94,8 @@ func (s *scoreboard) resent(psn, next wire.PSN, now time.Duration) {
 	s.sentAgain[psn%scoreSize], s.behind[psn%scoreSize] = stamp(now), next
 }
 
+func (s *scoreboard) wasSentAgain(psn wire.PSN) bool { return s.sentAgain[psn%scoreSize] != 0 }
+
 // sinceAgain returns how long ago psn was sent again. It must have been.
 func (s *scoreboard) sinceAgain(psn wire.PSN, now time.Duration) time.Duration {
 	return time.Duration(int32(stamp(now)-s.sentAgain[psn%scoreSize])) * time.Microsecond

@@ -176,13 +176,18 @@ func (q *qp) settle(now time.Duration) {
 	}
 }
 
-// missed has n packets that are newly taken for lost sent again; w is the window that they counted in.
+// missed has n packets that are newly taken for lost sent again; w is the window that they counted in. It is a retry if
+// the oldest one had been sent again before: others that arrive meanwhile keep the timer from finding that.
 func (q *qp) missed(n int, w *window, now time.Duration) {
+	s, una := q.req.score, q.req.una
 	if n > 0 {
 		w.foundLost(n*q.mtu, q.path, now)
 		q.d.markReady(q)
+		if s.isLost(una) && s.wasSentAgain(una) && !q.countRetry(now) {
+			return
+		}
 	}
-	if q.req.score != nil {
+	if s != nil {
 		q.restartTimer(now)
 	}
 }
