@@ -84,7 +84,7 @@ var wcStatusText = [...]string{
 	WCRemInvReqErr:   "remote invalid request",
 	WCRemAccessErr:   "remote access error",
 	WCRemOpErr:       "remote operation error",
-	WCRetryExcErr:    "transport retry counter exceeded: the peer does not answer",
+	WCRetryExcErr:    "transport retry counter exceeded: the peer does not answer, or some packets do not get through",
 	WCRNRRetryExcErr: "RNR retry counter exceeded: the peer posts no receives",
 	WCRemAbortErr:    "remote aborted",
 	WCFatalErr:       "fatal error",
