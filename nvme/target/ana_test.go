@@ -234,6 +234,12 @@ func TestANAOfOthers(t *testing.T) {
 	if aer.answered() {
 		t.Error("a host is told of a group of others' namespaces")
 	}
+	if _, err := tg.Subsystem(elsewhere).AddNamespace(NamespaceConfig{NSID: 2, Volume: newTestVolume(1<<20, 512)}); err != nil {
+		t.Fatal(err)
+	}
+	if p := readANA(s.admin, 0, true); p.ChangeCount != 0 || len(p.Groups) != 1 || p.Groups[0].ChangeCount != 1 {
+		t.Errorf("a namespace of others came: %+v", p)
+	}
 	if err := tg.SetANAState(1, 1, nvme.ANAInaccessible); err != nil {
 		t.Fatal(err)
 	}

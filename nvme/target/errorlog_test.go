@@ -138,6 +138,7 @@ func TestSMARTCounts(t *testing.T) {
 	s := connect(t, newTarget(t, newTestVolume(4<<20, 512)), testNQN)
 	defer s.close()
 	data := make([]byte, 512_000)
+	s.io.fails(ioCommand(nvme.OpWriteZeroes, 1<<40, 1, 0), nil, nvme.StatusLBAOutOfRange|dnr)
 	s.io.must(ioCommand(nvme.OpCompare, 0, 1000, 0), data)
 	s.io.must(ioCommand(nvme.OpVerify, 0, 1000, 0), nil)
 	s.io.must(ioCommand(nvme.OpRead, 0, 1000, 0), data)
@@ -148,6 +149,9 @@ func TestSMARTCounts(t *testing.T) {
 	var p nvme.SMARTLog
 	if err := p.Parse(page); err != nil {
 		t.Fatal(err)
+	}
+	if p.AvailableSpare != 100 || p.PowerCycles.Uint64() != 1 || p.ErrorLogEntries.Uint64() != 1 {
+		t.Errorf("%+v", p)
 	}
 	got := [4]uint64{p.DataUnitsRead.Uint64(), p.HostReads.Uint64(), p.DataUnitsWritten.Uint64(), p.HostWrites.Uint64()}
 	if want := [4]uint64{3, 2, 1, 1}; got != want {

@@ -310,6 +310,44 @@ func TestDSM(t *testing.T) {
 	}
 }
 
+// TestDSMRanges: a Dataset Management discards the ranges that it names, up to the last block, and no others. Advice
+// needs no permission to write, but its ranges are checked as well.
+func TestDSMRanges(t *testing.T) {
+	v := newTestVolume(1<<20, 512) // 2048 blocks
+	for i := range v.data {
+		v.data[i] = 0xff
+	}
+	s := connect(t, newTarget(t, v), testNQN)
+	defer s.close()
+	// The host sends more ranges than it names, as Linux does.
+	cmd, data := dsm(1, nvme.DSMRange{SLBA: 2040, Blocks: 8}, nvme.DSMRange{SLBA: 0, Blocks: 8})
+	s.io.must(cmd, data)
+	want := append(bytes.Repeat([]byte{0xff}, 2040*512), make([]byte, 8*512)...)
+	if !bytes.Equal(v.data, want) {
+		t.Error("other blocks are discarded")
+	}
+	advice := command(func(c *nvme.Command) { c.SetDSM(1, 1, nvme.DSMIntegralRead) })
+	for _, r := range []nvme.DSMRange{{SLBA: 2048, Blocks: 1}, {SLBA: 2047, Blocks: 2}, {SLBA: 3000, Blocks: 1}, {SLBA: 1 << 63, Blocks: 1}} {
+		s.io.fails(advice, r.AppendTo(nil), nvme.StatusLBAOutOfRange|dnr)
+	}
+	s.admin.must(setFeature(nvme.FeatWriteProtect, 1, writeProtected), nil)
+	s.io.fails(cmd, data, nvme.StatusNamespaceWriteProtected|dnr)
+	s.io.must(advice, nvme.DSMRange{SLBA: 0, Blocks: 8}.AppendTo(nil))
+	if !bytes.Equal(v.data, want) {
+		t.Error("a write-protected namespace has changed")
+	}
+
+	// A volume that can't discard isn't asked to.
+	v = newTestVolume(1<<20, 512)
+	v.info.Discard = false
+	other := connect(t, newTarget(t, v), testNQN)
+	defer other.close()
+	other.io.must(cmd, data)
+	if ops := v.ops(); len(ops) != 0 {
+		t.Errorf("the volume was told %v", ops)
+	}
+}
+
 func TestWriteProtection(t *testing.T) {
 	readOnly := newTestVolume(1<<20, 512)
 	readOnly.info.ReadOnly = true
