@@ -23,6 +23,7 @@ func offBit(bit int) uint16 { return uint16(offCDW11+bit/8) | uint16(bit%8)<<loc
 // features are the values that a host can set. Guarded by controller.mu; a reset sets them to their defaults.
 type features struct {
 	arbitration  uint32
+	power        uint32
 	atomicity    uint32
 	queues       nvme.QueueCounts // granted
 	asyncEvent   nvme.AsyncEventConfig

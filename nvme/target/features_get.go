@@ -49,6 +49,8 @@ func (r *Request) featureValue(f nvme.FID, fs *features, sel nvme.SEL) (uint32, 
 	switch f {
 	case nvme.FeatArbitration:
 		return fs.arbitration, true
+	case nvme.FeatPower:
+		return fs.power, true
 	case nvme.FeatTempThreshold:
 		return r.temperatureThreshold(fs)
 	case nvme.FeatVolatileWC:

@@ -61,6 +61,7 @@ func (c *controller) setFeature(f nvme.FID, v uint32) (result uint32, st nvme.St
 		if v&0x1f != 0 {
 			return 0, nvme.StatusInvalidField, offCDW11 // there is only power state 0
 		}
+		fs.power = v & 0xe0 // the workload hint, which is of no use here
 	case nvme.FeatTempThreshold:
 		return fs.setTemperature(v)
 	case nvme.FeatVolatileWC:

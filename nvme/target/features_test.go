@@ -66,20 +66,24 @@ func TestFeatures(t *testing.T) {
 		{nvme.FeatArbitration, 0x04030201, 0, 0, 0x04030201, 0},
 		{nvme.FeatPower, 0, 0, 0, 0, 0},
 		{nvme.FeatPower, 1, nvme.StatusInvalidField | dnr, 0, 0, 0},
+		{nvme.FeatPower, 2 << 5, 0, 0, 2 << 5, 0}, // Workload Hint
 		{nvme.FeatTempThreshold, 350, 0, 0, 350, 0xffff},
 		{nvme.FeatTempThreshold, 1<<20 | 270, 0, 1 << 20, 270, 0},
 		{nvme.FeatTempThreshold, 1 << 16, nvme.StatusInvalidField | dnr, 0, 350, 0xffff},
 		{nvme.FeatTempThreshold, 2 << 20, nvme.StatusInvalidField | dnr, 0, 350, 0xffff},
-		{nvme.FeatTempThreshold, 0xf<<16 | 360, 0, 0, 360, 0xffff}, // of all sensors
+		{nvme.FeatTempThreshold, 0xf<<16 | 360, 0, 0, 360, 0xffff},     // of all sensors
+		{nvme.FeatTempThreshold, 1<<22 | 340, 0, 1 << 22, 340, 0xffff}, // with a reserved bit
 		{nvme.FeatErrorRecovery, 7, 0, 0, 7, 0},
+		{nvme.FeatErrorRecovery, 1<<17 | 7, 0, 0, 7, 0}, // with a reserved bit
 		{nvme.FeatErrorRecovery, 1 << 16, nvme.StatusInvalidField | dnr, 0, 7, 0},
 		{nvme.FeatVolatileWC, 1, 0, 0, 1, 1},
+		{nvme.FeatVolatileWC, 2, nvme.StatusFeatureNotChangeable | dnr, 0, 1, 1}, // without WCE
 		{nvme.FeatVolatileWC, 0, nvme.StatusFeatureNotChangeable | dnr, 0, 1, 1},
 		{nvme.FeatNumberOfQueues, 3<<16 | 3, 0, 0, 3<<16 | 3, 7<<16 | 7},
 		{nvme.FeatNumberOfQueues, 99<<16 | 99, 0, 0, 7<<16 | 7, 7<<16 | 7},
 		{nvme.FeatNumberOfQueues, 0xffff, nvme.StatusInvalidField | dnr, 0, 7<<16 | 7, 7<<16 | 7},
 		{nvme.FeatNumberOfQueues, 0xffff << 16, nvme.StatusInvalidField | dnr, 0, 7<<16 | 7, 7<<16 | 7},
-		{nvme.FeatWriteAtomicity, 1, 0, 0, 1, 0},
+		{nvme.FeatWriteAtomicity, 3, 0, 0, 1, 0},
 		{nvme.FeatWriteAtomicity, 0, 0, 0, 0, 0},
 		{nvme.FeatAsyncEvent, uint32(healthEvents), 0, 0, uint32(healthEvents), 0},
 		{nvme.FeatAsyncEvent, uint32(nvme.AENNamespace), 0, 0, uint32(nvme.AENNamespace), 0},
@@ -89,6 +93,11 @@ func TestFeatures(t *testing.T) {
 		{nvme.FeatWriteProtect, 0, 0, 0, 0, 0},
 	} {
 		tc.run(t, q)
+	}
+	// All namespaces are as good as none where a feature belongs to the controller.
+	q.must(setFeature(nvme.FeatArbitration, nvme.NSIDAll, 5), nil)
+	if v := q.must(getFeature(nvme.FeatArbitration, 0, 0), nil).DW0(); v != 5 {
+		t.Errorf("arbitration %#x, set for all namespaces", v)
 	}
 	// A reset brings the defaults back.
 	q.must(setProperty(nvme.PropCC, 0), nil)
