@@ -81,10 +81,6 @@ func (t *Target) SetANAState(port uint16, group uint32, state nvme.ANAState) err
 		t.mu.Unlock()
 		return fmt.Errorf("target: port %d %w", port, ErrNotFound)
 	}
-	if p.ana.state(group) == state {
-		t.mu.Unlock()
-		return nil
-	}
 	p.ana[group] = state
 	told := t.spreadANA()
 	t.mu.Unlock()

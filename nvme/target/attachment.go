@@ -79,7 +79,7 @@ func (t *Target) giveNamespaces(c *controller) {
 func (t *Target) wants(c *controller, ns *Namespace) bool {
 	differs := c.sub.managed.hosts[c.hostNQN]
 	if ns.created == (differs != nil && differs.has(ns.nsid)) {
-		return !ns.created || !ns.private || t.attachedTo(ns, c) == 0
+		return !ns.private || t.attachedTo(ns, c) == 0
 	}
 	return false
 }
@@ -109,13 +109,12 @@ func (t *Target) offerNamespace(ns *Namespace) {
 // namespaceAttachment executes Namespace Attachment.
 func (r *Request) namespaceAttachment() {
 	c := r.engine.q.ctrl
-	nsid := r.Cmd.NSID()
 	switch {
 	case c.sub.managed == nil:
 		r.fail(nvme.StatusInvalidOpcode, offOpcode)
 	case r.Cmd.NSAction() > nvme.NSDetach:
 		r.fail(nvme.StatusInvalidField, nvme.NSManagementOffSEL)
-	case c.sub.namespace(nsid) == nil:
+	case c.sub.namespace(r.Cmd.NSID()) == nil:
 		r.fail(nvme.StatusInvalidNamespace, offNSID)
 	case r.mapSGL(nvme.PageSize):
 		r.withHostData(nvme.PageSize, func(r *Request) {

@@ -12,7 +12,7 @@ type reservation struct {
 	generation  uint32
 	persist     bool // PTPL
 	kind        nvme.ResvType
-	holder      nvme.HostID // if one host holds it
+	holder      nvme.HostID // if one host holds it; zero, which no registrant has, otherwise
 	registrants []registrant
 }
 
@@ -153,15 +153,12 @@ func (v *reservation) acquire(host nvme.HostID, a nvme.ResvAction, kind nvme.Res
 
 // preempt removes the registrants with a key, and takes the reservation if it is theirs.
 func (v *reservation) preempt(host nvme.HostID, kind nvme.ResvType, key uint64) (nvme.Status, []resvNotice) {
-	all := v.kind.AllRegistrants()
-	everybody := all && key == 0
+	everybody := v.kind.AllRegistrants() && key == 0
 	takes := everybody
-	if v.kind != nvme.ResvNone && !all {
-		if i := v.find(v.holder); i >= 0 {
-			takes = v.registrants[i].key == key
-		}
+	if i := v.find(v.holder); i >= 0 {
+		takes = v.registrants[i].key == key
 	}
-	if key == 0 && !everybody && !takes { // zero works if the holder has replaced its key by zero
+	if key == 0 && !takes { // zero works if the holder has replaced its key by zero
 		return nvme.StatusInvalidField | nvme.StatusDNR, nil
 	}
 	var notices []resvNotice
@@ -190,7 +187,7 @@ func (v *reservation) preempt(host nvme.HostID, kind nvme.ResvType, key uint64) 
 		if old != kind {
 			notices = append(notices, v.others(host, nvme.ResvNoticeReleased)...)
 		}
-	case all && len(stay) == 0:
+	case len(stay) == 0:
 		v.drop()
 	}
 	v.generation++

@@ -5,7 +5,7 @@ import (
 )
 
 // maxResvNotices bounds the notifications that wait for a host to read them. Further ones are lost, which the count in
-// the last one shows.
+// the last one shows. One page says how many there are after it, in a byte.
 const maxResvNotices = 256
 
 // Bits of feature 82h for the kinds of notification: set if the host doesn't want them.
@@ -54,7 +54,7 @@ func (c *controller) resvLog(look, retain bool) []byte {
 	e := &c.events
 	if len(e.resv) > 0 {
 		p = e.resv[0]
-		p.Pages = uint8(min(len(e.resv)-1, 255))
+		p.Pages = uint8(len(e.resv) - 1)
 		if !look {
 			e.resv = e.resv[1:]
 		}
