@@ -269,7 +269,13 @@ func TestANAAdmin(t *testing.T) {
 			s.admin.must(setFeature(f, 1, 0), nil)
 		}
 		s.admin.must(command(func(c *nvme.Command) { c.SetGetFeatures(nvme.FeatWriteProtect, 0, 3, 0) }), nil)
-		s.admin.fails(setFeature(nvme.FeatWriteProtect, 3, 0), nil, st)
+		set := nvme.Status(0) // not among the features that aren't available, but a loss leaves none
+		if state == nvme.ANAPersistentLoss {
+			set = st
+		}
+		for _, v := range []uint32{writeProtected, writeOpen} {
+			s.admin.fails(setFeature(nvme.FeatWriteProtect, 3, v), nil, set)
+		}
 		s.io.fails(command(func(c *nvme.Command) { c.SetFlush(3) }), nil, st)
 		s.io.fails(command(func(c *nvme.Command) { c.SetFlush(nvme.NSIDAll) }), nil, st)
 		s.io.must(command(func(c *nvme.Command) { c.SetFlush(1) }), nil)
@@ -383,7 +389,7 @@ func TestANALater(t *testing.T) {
 	cmd := command(func(c *nvme.Command) { c.SetIO(nvme.OpWrite, 9, 0, 1, 0) })
 	for _, s := range []*session{early, late} {
 		s.io.fails(cmd, make([]byte, 512), nvme.StatusANAInaccessible)
-		s.admin.fails(command(func(c *nvme.Command) { c.SetSetFeatures(nvme.FeatWriteProtect, false, 9, 1) }), nil, nvme.StatusANAInaccessible)
+		s.admin.fails(command(func(c *nvme.Command) { c.SetSetFeatures(nvme.FeatErrorRecovery, false, 9, 1) }), nil, nvme.StatusANAInaccessible)
 	}
 	other.io.must(cmd, make([]byte, 512))
 	page := make([]byte, nvme.PageSize)

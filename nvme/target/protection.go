@@ -19,8 +19,8 @@ func (r *Request) setWriteProtect() {
 	switch {
 	case ns == nil:
 		r.fail(nvme.StatusInvalidNamespace, offNSID)
-	case !c.access(ns).OK():
-		r.respond(c.access(ns))
+	case c.anaState(ns.anaGroup) == nvme.ANAPersistentLoss: // the one state without this feature
+		r.respond(nvme.StatusANAPersistentLoss)
 	case !c.sub.sanitizing().OK():
 		r.respond(c.sub.sanitizing())
 	case state > writeProtected:
