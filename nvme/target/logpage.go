@@ -18,7 +18,7 @@ const (
 // getLogPage executes Get Log Page. Any length and any offset within the page are accepted; bytes beyond the page's end
 // read as zero.
 func (r *Request) getLogPage() {
-	n, off := r.Cmd.LogLength(), r.Cmd.LogOffset()
+	n, off := r.Cmd.LogLength(), r.logOffset()
 	if n > uint64(r.engine.q.attr.MaxTransfer) {
 		r.fail(nvme.StatusInvalidField, offNUMD)
 		return
@@ -47,8 +47,20 @@ func (r *Request) getLogPage() {
 	}
 }
 
+// logOffset returns where in the page the command begins to read. The actions of the Persistent Event log that return
+// no more than its header ignore LPO.
+func (r *Request) logOffset() uint64 {
+	if r.Cmd.LID() == nvme.LogPersistent {
+		switch r.persistentAction() {
+		case nvme.PersistentRelease, nvme.PersistentHeader:
+			return 0
+		}
+	}
+	return r.Cmd.LogOffset()
+}
+
 func (r *Request) replyLogPage() {
-	c, off := r.engine.q.ctrl, r.Cmd.LogOffset()
+	c, off := r.engine.q.ctrl, r.logOffset()
 	if st := c.sub.sanitizing(); !st.OK() && c.hasLog(r.Cmd.LID()) && !whileSanitizing(r.Cmd.LID()) {
 		r.respond(st)
 		return
@@ -101,7 +113,7 @@ func (r *Request) logPage(look bool) ([]byte, nvme.Status, uint16) {
 	case nvme.LogEffects:
 		return c.effectsLog(), 0, 0
 	case nvme.LogPersistent:
-		return c.persistentLog(nvme.PersistentAction(r.Cmd.LogLSP() & 3))
+		return c.persistentLog(r.persistentAction(), r.logOffset())
 	case nvme.LogFeatureEffects:
 		return c.featureEffects(), 0, 0
 	case nvme.LogMIEffects:
@@ -145,6 +157,9 @@ func (c *controller) supportedLogs() []byte {
 		if c.hasLog(nvme.LID(lid)) {
 			p[lid] = nvme.LogIsSupported
 		}
+	}
+	if c.hasLog(nvme.LogPersistent) {
+		p[nvme.LogPersistent] |= nvme.LogHasHeaderAction
 	}
 	return p.AppendTo(nil)
 }

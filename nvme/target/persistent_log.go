@@ -180,12 +180,18 @@ func (s *Subsystem) eventPage() []byte {
 	return b
 }
 
+// persistentAction is what Get Log Page for the log is to do.
+func (r *Request) persistentAction() nvme.PersistentAction {
+	return nvme.PersistentAction(r.Cmd.LogLSP() & 3)
+}
+
 // persistentLog executes Get Log Page for the log. It returns the log as it was when the controller's reporting context
-// was made.
-func (c *controller) persistentLog(a nvme.PersistentAction) ([]byte, nvme.Status, uint16) {
+// was made. An offset beyond that is the caller's to refuse; it makes no context.
+func (c *controller) persistentLog(a nvme.PersistentAction, off uint64) ([]byte, nvme.Status, uint16) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	existed := c.events.context != nil
+	page := c.events.context
+	existed := page != nil
 	switch {
 	case a == nvme.PersistentRelease:
 		c.events.context = nil
@@ -193,13 +199,16 @@ func (c *controller) persistentLog(a nvme.PersistentAction) ([]byte, nvme.Status
 	case a == nvme.PersistentRead && !existed, a == nvme.PersistentEstablish && existed:
 		return nil, nvme.StatusCommandSequence, noLoc
 	case !existed:
-		c.events.context = c.sub.eventPage()
+		page = c.sub.eventPage()
+	}
+	if off <= uint64(len(page)) {
+		c.events.context = page
 	}
 	if a != nvme.PersistentHeader {
-		return c.events.context, 0, 0
+		return page, 0, 0
 	}
 	var h nvme.PersistentLogHeader
-	_ = h.Parse(c.events.context) // it is ours
+	_ = h.Parse(page) // it is ours
 	if existed {
 		h.ReportingContext |= nvme.PersistentContextExisted
 	}

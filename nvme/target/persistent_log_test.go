@@ -137,6 +137,36 @@ func TestPersistentContext(t *testing.T) {
 	s.admin.must(getLog(nvme.GetLogPage{LID: nvme.LogPersistent, LSP: uint8(nvme.PersistentRelease), Length: 512}), make([]byte, 512))
 }
 
+// TestPersistentOffset: all actions are supported. A command whose offset is beyond the log establishes no context. Actions that don't read the log
+// ignore the offset.
+func TestPersistentOffset(t *testing.T) {
+	s := connectAs(t, newTargetWith(t, func(c *Config) { c.Store = newMemStore() }, newTestVolume(1<<20, 512)), 1)
+	defer s.close()
+	log := func(a nvme.PersistentAction, offset uint64) nvme.Command {
+		return getLog(nvme.GetLogPage{LID: nvme.LogPersistent, LSP: uint8(a), Length: 512, Offset: offset})
+	}
+	var logs nvme.SupportedLogs
+	supported := make([]byte, 1024)
+	s.admin.must(getLog(nvme.GetLogPage{LID: nvme.LogSupported, Length: 1024}), supported)
+	if err := logs.Parse(supported); err != nil || logs[nvme.LogPersistent] != 1<<16|1 || logs[nvme.LogSMART] != 1 {
+		t.Errorf("the log is supported as %#x, that of health as %#x, %v", logs[nvme.LogPersistent], logs[nvme.LogSMART], err)
+	}
+	page := make([]byte, 512)
+	s.admin.fails(log(nvme.PersistentEstablish, 1<<20), page, nvme.StatusInvalidField|dnr)
+	s.admin.fails(log(nvme.PersistentRead, 0), page, nvme.StatusCommandSequence|dnr)
+	s.admin.must(log(nvme.PersistentEstablish, 0), page)
+	s.admin.fails(log(nvme.PersistentRead, 1<<20), page, nvme.StatusInvalidField|dnr)
+	header := make([]byte, 512)
+	s.admin.must(log(nvme.PersistentHeader, 1<<20), header)
+	var h nvme.PersistentLogHeader
+	if err := h.Parse(header); err != nil || h.Events != 1 || h.ReportingContext != nvme.PersistentContextExisted {
+		t.Errorf("header %+v, %v", h, err)
+	}
+	s.admin.must(log(nvme.PersistentRelease, 1<<20), page)
+	s.admin.fails(log(nvme.PersistentRead, 0), page, nvme.StatusCommandSequence|dnr)
+	s.admin.must(log(nvme.PersistentEstablish|1<<2, 0), page) // with a reserved bit
+}
+
 // TestPersistentEventsBounded: the oldest events are dropped when there are too many, also those of a full log that was
 // saved.
 func TestPersistentEventsBounded(t *testing.T) {
