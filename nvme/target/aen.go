@@ -35,7 +35,6 @@ type events struct {
 	pending [eventKinds]bool // to be reported
 	masked  [eventKinds]bool // reported, and the host hasn't read the log since
 	changed []uint32         // NSIDs, ascending, of the changed namespace list
-	tooMany bool
 
 	resv      []nvme.ReservationNotification // not read yet, oldest first
 	resvCount uint64
@@ -119,12 +118,8 @@ func (c *controller) raise(k eventKind) []answer {
 func (c *controller) namespaceChanged(nsid uint32) {
 	c.mu.Lock()
 	e := &c.events
-	if i, ok := slices.BinarySearch(e.changed, nsid); !ok && !e.tooMany {
-		if len(e.changed) == nvme.MaxNSIDList {
-			e.changed, e.tooMany = nil, true
-		} else {
-			e.changed = slices.Insert(e.changed, i, nsid)
-		}
+	if i, ok := slices.BinarySearch(e.changed, nsid); !ok {
+		e.changed = slices.Insert(e.changed, i, nsid)
 	}
 	out := c.raise(eventNamespace)
 	c.mu.Unlock()
@@ -136,9 +131,9 @@ func (c *controller) namespaceChanged(nsid uint32) {
 func (c *controller) changedNamespaces(retain bool) nvme.ChangedNamespaces {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	p := nvme.ChangedNamespaces{NSIDs: slices.Clone(c.events.changed), TooMany: c.events.tooMany}
+	p := nvme.ChangedNamespaces{NSIDs: slices.Clone(c.events.changed)}
 	if !retain {
-		c.events.changed, c.events.tooMany = nil, false
+		c.events.changed = nil
 		c.rearm(eventNamespace)
 	}
 	return p
