@@ -244,6 +244,7 @@ func TestFieldInError(t *testing.T) {
 		"SEL of attachment":           {s.admin, attachCommand(1, 2), 4096, field, 40},
 		"NSID to attach":              {s.admin, attachCommand(7, nvme.NSAttach), 4096, namespace, 4},
 		"SLBA":                        {s.io, ioCommand(nvme.OpRead, 8192, 1, 0), 512, nvme.StatusLBAOutOfRange, 40},
+		"last block":                  {s.io, ioCommand(nvme.OpRead, 8190, 4, 0), 2048, nvme.StatusLBAOutOfRange, 40},
 		"NLB":                         {s.io, ioCommand(nvme.OpRead, 0, 4096, 0), 4096 * 512, field, 48},
 		"length of ranges":            {s.io, command(func(c *nvme.Command) { c.SetDSM(1, 2, 0) }), 16, nvme.StatusSGLLengthInvalid, 24},
 		"type to release":             {s.io, releaseAs(1, nvme.ResvRelease, nvme.ResvExclusiveAccess, 5, 0).cmd, 8, field, 41},
@@ -260,8 +261,12 @@ func TestFieldInError(t *testing.T) {
 			if of == s.io {
 				of = s.admin
 			}
-			if e := lastError(of); e.Location != tc.loc {
-				t.Errorf("location %#x, want %#x", e.Location, tc.loc)
+			lba := uint64(0) // not of a command that names no blocks
+			if tc.status == nvme.StatusLBAOutOfRange {
+				lba = 8192 // the first that there isn't
+			}
+			if e := lastError(of); e.Location != tc.loc || e.LBA != lba {
+				t.Errorf("location %#x, LBA %d, want %#x and %d", e.Location, e.LBA, tc.loc, lba)
 			}
 		})
 	}

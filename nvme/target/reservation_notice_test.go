@@ -127,6 +127,7 @@ func TestNoticesOfAll(t *testing.T) {
 	}{
 		"preempt":        {ofOne, acquireAs(3, nvme.ResvPreempt, ofOne, 33, 11, 0), [3][]uint8{{registration, 0}, {registration, 0}, {0}}},
 		"preempt of all": {ofAll, acquireAs(3, nvme.ResvPreempt, ofAll, 33, 11, 0), [3][]uint8{{registration, 0}, {registration, 0}, {0}}},
+		"preempt itself": {ofOne, acquireAs(3, nvme.ResvPreempt, ofOne, 33, 33, 0), [3][]uint8{{0}, {0}, {0}}},
 		"clear":          {ofOne, releaseAs(3, nvme.ResvClear, 0, 33, 0), [3][]uint8{{reservation, 0}, {reservation, 0}, {0}}},
 	} {
 		tg := newTarget(t, newTestVolume(1<<20, 512))
@@ -191,6 +192,23 @@ func TestReservationReleased(t *testing.T) {
 			a.close()
 			b.close()
 		}
+	}
+}
+
+// TestResvMaskOfKind: a host that doesn't want one kind of notification gets the others.
+func TestResvMaskOfKind(t *testing.T) {
+	tg := newTarget(t, newTestVolume(1<<20, 512))
+	a, b := connectAs(t, tg, 1), connectAs(t, tg, 2)
+	defer a.close()
+	defer b.close()
+	b.admin.must(setFeature(nvme.FeatResvNotification, 1, 1<<nvme.ResvNoticeReleased), nil)
+	registerAs(1, nvme.ResvRegister, 0, 11, 0).run(a.io)
+	registerAs(2, nvme.ResvRegister, 0, 22, 0).run(b.io)
+	acquireAs(1, nvme.ResvAcquire, nvme.ResvWriteExclusiveRegOnly, 11, 0, 0).run(a.io)
+	releaseAs(1, nvme.ResvRelease, nvme.ResvWriteExclusiveRegOnly, 11, 0).run(a.io)
+	releaseAs(1, nvme.ResvClear, 0, 11, 0).run(a.io)
+	if got := nextNotice(b.admin); got.Type != nvme.ResvNoticePreempted || got.Count != 1 {
+		t.Errorf("notification %+v", got)
 	}
 }
 

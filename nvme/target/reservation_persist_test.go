@@ -3,6 +3,7 @@ package target
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -145,4 +146,22 @@ func TestPersistenceOfAll(t *testing.T) {
 	expect(nvme.ResvPersistPTPL)
 	s.admin.must(setFeature(nvme.FeatResvPersistence, nvme.NSIDAll, 0), nil)
 	expect(0)
+}
+
+// TestReservationNotSaved: a command whose change of a persistent reservation can't be saved changes nothing.
+func TestReservationNotSaved(t *testing.T) {
+	store := newMemStore()
+	s := connectAs(t, newTargetWith(t, func(c *Config) { c.Store = store }, newTestVolume(1<<20, 512)), 1)
+	defer s.close()
+	persistAs(1, 11).run(s.io)
+	before := report(s.io)
+	store.setErr(errors.New("disk full"))
+	registerAs(1, nvme.ResvReplace, 11, 12, nvme.StatusInternalError).run(s.io)
+	registerAs(1, nvme.ResvUnregister, 11, 0, nvme.StatusInternalError).run(s.io)
+	acquireAs(1, nvme.ResvAcquire, nvme.ResvWriteExclusive, 11, 0, nvme.StatusInternalError).run(s.io)
+	if after := report(s.io); !reflect.DeepEqual(after, before) {
+		t.Errorf("%+v, before that %+v", after, before)
+	}
+	store.setErr(nil)
+	acquireAs(1, nvme.ResvAcquire, nvme.ResvWriteExclusive, 11, 0, 0).run(s.io)
 }

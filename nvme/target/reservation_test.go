@@ -457,3 +457,23 @@ func TestFlushOfReserved(t *testing.T) {
 	a.io.must(flush(2), nil)
 	a.io.must(flush(nvme.NSIDAll), nil)
 }
+
+// TestPreemptAbortsNothing: Preempt leaves commands that are under way to end, unlike Preempt and Abort.
+func TestPreemptAbortsNothing(t *testing.T) {
+	v := newTestVolume(1<<20, 512)
+	tg := newTarget(t, v)
+	a, b := connectAs(t, tg, 1), connectAs(t, tg, 2)
+	defer a.close()
+	defer b.close()
+	registerAs(1, nvme.ResvRegister, 0, 11, 0).run(a.io)
+	registerAs(2, nvme.ResvRegister, 0, 22, 0).run(b.io)
+	acquireAs(1, nvme.ResvAcquire, nvme.ResvExclusiveAccess, 11, 0, 0).run(a.io)
+	v.setHold(true)
+	verify := a.io.start(ioCommand(nvme.OpVerify, 0, 256, 0), nil) // of several operations
+	<-v.arrived
+	acquireAs(2, nvme.ResvPreempt, nvme.ResvExclusiveAccess, 22, 11, 0).run(b.io)
+	v.release()
+	if st := verify.wait().Status(); !st.OK() {
+		t.Errorf("status %#x", uint16(st))
+	}
+}
