@@ -280,6 +280,59 @@ func TestGrow(t *testing.T) {
 	growClosed(t, path, all)
 }
 
+// TestGrowReadOnly: a volume that is read-only doesn't grow, and one that is closed says so.
+func TestGrowReadOnly(t *testing.T) {
+	path, _ := filled(t)
+	v := mustOpen(t, path, blockdev.Options{ReadOnly: true})
+	lengthen(t, path, 8*mib)
+	if err := v.Refresh(); err != nil || v.Info().Size != 4*mib {
+		t.Errorf("%d bytes, %v", v.Info().Size, err)
+	}
+	mustClose(t, v)
+	if err := v.Refresh(); !errors.Is(err, blockdev.ErrGone) {
+		t.Errorf("closed: %v", err)
+	}
+}
+
+// TestGrownCut truncates the file in the part that it grew by: requests that need what is gone fail, and nothing else
+// does.
+func TestGrownCut(t *testing.T) {
+	path, _ := filled(t)
+	v := mustOpen(t, path, blockdev.Options{})
+	lengthen(t, path, 8*mib)
+	if err := v.Refresh(); err != nil {
+		t.Fatal(err)
+	}
+	c, b := volumetest.NewClient(v), block(0)
+	var loans []blockdev.LoanToken
+	for (*v.extents.Load())[0].free.likely(-1) >= 0 { // so that what is written goes to the second extent
+		_, loan, err := v.Lend(nil, 4096)
+		if err != nil {
+			t.Fatal(err)
+		}
+		loans = append(loans, loan)
+	}
+	if err := c.Write(block(9), 8*4096, false); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(path, int64(v.super.extents[1].dataOff)); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Read(b, 8*4096); !errors.Is(err, blockdev.ErrMedium) {
+		t.Errorf("read: %v", err)
+	}
+	if err := c.Write(b, 0, false); !errors.Is(err, blockdev.ErrMedium) {
+		t.Errorf("write: %v", err)
+	}
+	if err := c.Read(b, 0); err != nil || b[0] != 1 {
+		t.Errorf("what is left: %v", err)
+	}
+	for _, loan := range loans {
+		v.Return(loan)
+	}
+	v.Close()
+}
+
 // TestGrownOften enlarges the file more often than the superblock has room for extents: what doesn't fit is ignored,
 // both by the open volume and by the next open.
 func TestGrownOften(t *testing.T) {

@@ -208,6 +208,36 @@ func TestDiscardServes(t *testing.T) {
 	})
 }
 
+// TestGrowthServes: growth adds free blocks, and a write that waits for one continues.
+func TestGrowthServes(t *testing.T) {
+	path := filepath.Join(shm(t), "v")
+	v := mustOpen(t, path, blockdev.Options{Size: mib, BlockSize: 512})
+	ended, loans := waitingWrite(t, v)
+	lengthen(t, path, 8*mib)
+	if err := v.Refresh(); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case err := <-ended:
+		if err != nil {
+			t.Error(err)
+		}
+	default:
+		t.Error("the write still waits")
+	}
+	for _, loan := range loans {
+		v.Return(loan)
+	}
+	want := -1 // what was written
+	for _, x := range v.super.extents {
+		want += int(x.dataBlocks)
+	}
+	if v.free != want {
+		t.Errorf("%d blocks are free, want %d", v.free, want)
+	}
+	mustClose(t, v)
+}
+
 // TestReleaseServes: a view that ends frees blocks that were replaced meanwhile, and a write that waits for one
 // continues.
 func TestReleaseServes(t *testing.T) {

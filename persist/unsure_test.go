@@ -138,8 +138,8 @@ func TestFailedSyncOfMap(t *testing.T) {
 	end(t, v)
 }
 
-// TestUnreadableMap: if a checkpoint can't read the working map it has forgotten which entries changed. So no later flush
-// promises them, even if the map can be read again.
+// TestUnreadableMap: if a checkpoint can't read the working map, or write the durable one, it has forgotten which entries
+// changed. So no later flush promises them, even if the map can be used again.
 func TestUnreadableMap(t *testing.T) {
 	if raceEnabled {
 		t.Skip("a fault in the race detector's own code ends the program")
@@ -147,25 +147,30 @@ func TestUnreadableMap(t *testing.T) {
 	if os.Getpagesize() > areaAlign {
 		t.Skip("maps share pages here")
 	}
-	v, _ := cachedVolume(t, 64)
-	c := volumetest.NewClient(v)
-	if err := c.Write(block(1)[:512], 0, false); err != nil {
-		t.Fatal(err)
+	for name, which := range map[string]func(*extent) []uint64{
+		"working": func(x *extent) []uint64 { return x.work },
+		"durable": func(x *extent) []uint64 { return x.durable },
+	} {
+		v, _ := cachedVolume(t, 64)
+		c := volumetest.NewClient(v)
+		if err := c.Write(block(1)[:512], 0, false); err != nil {
+			t.Fatal(err)
+		}
+		table := bytesOf(which((*v.extents.Load())[0]))
+		if err := unix.Mprotect(table, unix.PROT_NONE); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Flush(); !errors.Is(err, blockdev.ErrMedium) {
+			t.Errorf("%s: flush: %v", name, err)
+		}
+		if err := unix.Mprotect(table, unix.PROT_READ|unix.PROT_WRITE); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Flush(); !errors.Is(err, blockdev.ErrMedium) {
+			t.Errorf("%s: the next flush: %v", name, err)
+		}
+		end(t, v)
 	}
-	work := bytesOf((*v.extents.Load())[0].work)
-	if err := unix.Mprotect(work, unix.PROT_NONE); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Flush(); !errors.Is(err, blockdev.ErrMedium) {
-		t.Errorf("flush: %v", err)
-	}
-	if err := unix.Mprotect(work, unix.PROT_READ|unix.PROT_WRITE); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Flush(); !errors.Is(err, blockdev.ErrMedium) {
-		t.Errorf("the next flush: %v", err)
-	}
-	end(t, v)
 }
 
 // end ends a volume, but keeps its memory.
