@@ -2,7 +2,6 @@ package blockdev
 
 import (
 	"fmt"
-	"math"
 	"os"
 	"unsafe"
 
@@ -35,9 +34,9 @@ func NewMemory(o Options) (Volume, error) {
 	if err := validateSized("mem", &o); err != nil {
 		return nil, err
 	}
-	if most := machineMemory(); o.Size > most {
+	if most := memoryLimit(); o.Size > most {
 		return nil, OpenError("mem", ErrCapacity, fmt.Errorf(
-			"%s, and the machine has %s of memory and swap, so that hosts could have the program killed by writing: "+
+			"%s, and the program may use %s of memory and swap, so that hosts could have the program killed by writing: "+
 				"take less, or a file, which may be sparse", FormatSize(o.Size), humanize.IBytes(uint64(most))))
 	}
 	stripes := int((o.Size + stripeSize - 1) >> stripeShift)
@@ -61,15 +60,6 @@ func NewMemory(o Options) (Volume, error) {
 	v.guard = NewGuard(o.Size, v.apply, v.finish)
 	v.guard.moveWithin(v.places)
 	return v, nil
-}
-
-// machineMemory returns how many bytes of memory and swap the machine has: more than a volume can ever hold.
-func machineMemory() int64 {
-	var s unix.Sysinfo_t
-	if unix.Sysinfo(&s) != nil {
-		return math.MaxInt64
-	}
-	return int64((s.Totalram + s.Totalswap) * uint64(s.Unit))
 }
 
 // pageSize is the unit in which memory is freed: 4 KiB on amd64; on arm64 what the kernel was built for, up to 64 KiB.
