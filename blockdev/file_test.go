@@ -112,7 +112,7 @@ func TestFileResize(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer v.Close()
+	defer v.Close() // if it isn't reached below
 	var told []int64
 	var last int64
 	r := v.(blockdev.Resizer)
@@ -141,6 +141,10 @@ func TestFileResize(t *testing.T) {
 	// A file that shrank without anybody saying so: the data isn't there.
 	os.Truncate(path, 0)
 	mustFail(t, c.Read(make([]byte, 4096), 0), blockdev.ErrMedium)
+	if err := v.Close(); err != nil {
+		t.Error(err)
+	}
+	mustFail(t, r.Refresh(), blockdev.ErrGone)
 }
 
 // mountTmpfs mounts a file system in memory of the given size.

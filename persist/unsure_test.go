@@ -213,3 +213,32 @@ func TestFailedReplay(t *testing.T) {
 	}
 	mustClose(t, v)
 }
+
+// TestReplayUnsure: whichever of the syncs of a replay fails, the superblock says so: what the medium has of the maps
+// isn't known.
+func TestReplayUnsure(t *testing.T) {
+	for fails := range 2 {
+		path, _ := filled(t)
+		v := mustOpen(t, path, blockdev.Options{})
+		if v.kind != onSync {
+			t.Skip("no working maps here")
+		}
+		sync, calls := v.sync, 0
+		v.sync = func(b []byte) error {
+			if len(b) == superSize {
+				return sync(b)
+			}
+			if calls++; calls == fails+1 {
+				return unix.EIO
+			}
+			return sync(b)
+		}
+		if err := v.replay(); !errors.Is(err, unix.EIO) {
+			t.Errorf("sync %d failed: %v", fails, err)
+		}
+		if v.super.session != unsure {
+			t.Errorf("sync %d failed: the session is %+v", fails, v.super.session)
+		}
+		abandon(t, v)
+	}
+}
