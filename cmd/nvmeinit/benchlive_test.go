@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/nvme-anywhere/nvmeof/internal/loadgen"
+	"github.com/nvme-anywhere/nvmeof/internal/soon"
 )
 
 // TestLiveNarrow: the line of a run is rewritten in place even on a terminal that is narrower than the line. Such a
@@ -90,9 +91,7 @@ func TestProgressOfNothing(t *testing.T) {
 		newProgress(tty, "write", 0, false).stop()
 		close(stopped)
 	}()
-	select {
-	case <-stopped:
-	case <-time.After(10 * time.Second):
+	if _, ok := soon.Receive(stopped); !ok {
 		t.Error("it didn't end")
 	}
 }
