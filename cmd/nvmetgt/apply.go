@@ -54,7 +54,7 @@ func (s *server) fixed(next *config.Config) error {
 		now, new any
 	}{
 		{"network", s.cfg.Network.Explicit(), next.Network.Explicit()}, {"limits", s.cfg.Limits.Explicit(), next.Limits.Explicit()},
-		{"discovery", s.cfg.Discovery, next.Discovery}, {"state", s.cfg.State, next.State},
+		{"discovery.nqn", s.cfg.Discovery.NQN, next.Discovery.NQN}, {"state", s.cfg.State, next.State},
 		{"metrics", s.cfg.Metrics, next.Metrics}, {"control", s.cfg.Control, next.Control},
 		{"pcap", s.cfg.Pcap, next.Pcap}, {"log", s.cfg.Log.Explicit(), next.Log.Explicit()},
 		{"drain_timeout", s.cfg.Drain(), next.Drain()},
@@ -241,6 +241,11 @@ func (s *server) commit(next *config.Config, st *staged) error {
 	for i := range next.Subsystems {
 		errs = append(errs, s.grow(&next.Subsystems[i], st), s.grant(&next.Subsystems[i]))
 	}
+	for _, e := range next.Discovery.Referrals {
+		if !slices.Contains(s.cfg.Discovery.Referrals, e) {
+			errs = append(errs, s.target.AddReferral(referral(e)))
+		}
+	}
 	return errors.Join(errs...)
 }
 
@@ -253,6 +258,11 @@ func (s *server) revoke(next *config.Config, st *staged) error {
 			errs = append(errs, l.stop())
 			unlistened = append(unlistened, l.close)
 			delete(s.listeners, e)
+		}
+	}
+	for _, e := range s.cfg.Discovery.Referrals {
+		if !slices.Contains(next.Discovery.Referrals, e) {
+			errs = append(errs, s.target.RemoveReferral(e.Transport, e.Addr))
 		}
 	}
 	for i := range s.cfg.Subsystems {

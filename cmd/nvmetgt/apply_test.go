@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -14,10 +15,13 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/nvme-anywhere/nvmeof/blockdev"
+	"github.com/nvme-anywhere/nvmeof/fabric/tcp"
 	"github.com/nvme-anywhere/nvmeof/internal/cli"
 	"github.com/nvme-anywhere/nvmeof/internal/config"
 	"github.com/nvme-anywhere/nvmeof/internal/control"
 	"github.com/nvme-anywhere/nvmeof/internal/soon"
+	"github.com/nvme-anywhere/nvmeof/nvme"
+	"github.com/nvme-anywhere/nvmeof/nvme/host"
 )
 
 var errClose = errors.New("no room for the last writes")
@@ -229,6 +233,59 @@ func TestDamagedState(t *testing.T) {
 	if err := start(next, s); err == nil || !strings.HasPrefix(err.Error(), "--state "+dir+": ") ||
 		!strings.Contains(err.Error(), name) || !strings.HasSuffix(err.Error(), "or move it away, and with it what it keeps") {
 		t.Error(err)
+	}
+}
+
+// Referrals can be changed while hosts are connected: discovery reports those of the new configuration.
+func TestReferralsChange(t *testing.T) {
+	at := freeEndpoint(t)
+	refer := func(to ...string) *config.Config {
+		cfg := &config.Config{Listen: []cli.Endpoint{at}, Subsystems: []config.Subsystem{{NQN: "nqn.2026-11.org.example:a"}}}
+		for _, s := range to {
+			e, err := cli.ParseEndpoint(s)
+			if err != nil {
+				t.Fatal(err)
+			}
+			cfg.Discovery.Referrals = append(cfg.Discovery.Referrals, e)
+		}
+		return cfg
+	}
+	s := started(t, refer("tcp://192.0.2.1:8009", "rdma://192.0.2.2:4420"), at)
+	defer s.close()
+	transport, err := tcp.NewTransport(tcp.HostConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer transport.Close()
+	reported := func() (all []string) {
+		log, err := host.Discover(t.Context(), host.Config{Transport: transport, Remote: at.Addr})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range log.Entries {
+			if e := &log.Entries[i]; e.SUBTYPE == nvme.SubsystemReferral {
+				addr, err := host.EntryAddr(e)
+				if err != nil {
+					t.Fatal(err)
+				}
+				all = append(all, fmt.Sprintf("%s://%s", e.TRTYPE, addr))
+			}
+		}
+		slices.Sort(all)
+		return all
+	}
+	for _, want := range [][]string{
+		{"rdma://192.0.2.2:4420", "tcp://192.0.2.1:8009"},
+		{"rdma://192.0.2.3:4420", "tcp://192.0.2.1:8009"},
+		{},
+		{"tcp://192.0.2.1:8009"},
+	} {
+		if err := s.Apply(refer(want...), ""); err != nil {
+			t.Fatal(err)
+		}
+		if got := reported(); !slices.Equal(got, want) {
+			t.Errorf("discovery refers to %q, want %q", got, want)
+		}
 	}
 }
 

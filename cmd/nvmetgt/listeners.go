@@ -15,7 +15,6 @@ import (
 	"github.com/nvme-anywhere/nvmeof/fabric/tcp"
 	"github.com/nvme-anywhere/nvmeof/internal/busypoll"
 	"github.com/nvme-anywhere/nvmeof/internal/cli"
-	"github.com/nvme-anywhere/nvmeof/internal/config"
 	"github.com/nvme-anywhere/nvmeof/metrics"
 	"github.com/nvme-anywhere/nvmeof/nvme"
 	"github.com/nvme-anywhere/nvmeof/nvme/target"
@@ -162,17 +161,13 @@ func (s *server) advertise(p target.Port, l *listener) error {
 	return nil
 }
 
-// referrals returns the other discovery services in the engine's form.
-func referrals(cfg *config.Config) []target.Referral {
-	all := make([]target.Referral, 0, len(cfg.Discovery.Referrals))
-	for _, e := range cfg.Discovery.Referrals {
-		r := target.Referral{Transport: e.Transport, Addr: e.Addr}
-		if e.Transport == nvme.TransportRDMA {
-			r.TSAS = rdma.DiscoveryPort(e.Addr).TSAS
-		}
-		all = append(all, r)
+// referral returns another discovery service in the engine's form.
+func referral(e cli.Endpoint) target.Referral {
+	r := target.Referral{Transport: e.Transport, Addr: e.Addr}
+	if e.Transport == nvme.TransportRDMA {
+		r.TSAS = rdma.DiscoveryPort(e.Addr).TSAS
 	}
-	return all
+	return r
 }
 
 // rnic returns the RNIC of a local address, which is opened for its first listener and closed with its last.

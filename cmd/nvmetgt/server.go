@@ -71,7 +71,7 @@ func start(cfg *config.Config, s *server) error {
 	s.rnics = map[netip.Addr]*openRNIC{}
 	s.drain = cfg.Drain()
 	s.cfg = cfg.Clone()
-	s.cfg.Listen, s.cfg.Subsystems = nil, nil
+	s.cfg.Listen, s.cfg.Subsystems, s.cfg.Discovery.Referrals = nil, nil, nil
 	s.onClose(s.closeExports)
 	if err := s.openTarget(); err != nil {
 		return err
@@ -125,8 +125,7 @@ func (s *server) openTarget() error {
 		return err
 	}
 	t, err := target.New(target.Config{
-		Limits: s.cfg.TargetLimits(), Log: s.log, Store: store,
-		Referrals: referrals(s.cfg), DiscoveryNQN: s.cfg.Discovery.NQN,
+		Limits: s.cfg.TargetLimits(), Log: s.log, Store: store, DiscoveryNQN: s.cfg.Discovery.NQN,
 	})
 	if err != nil {
 		return err

@@ -126,6 +126,7 @@ var malformed = []mistake{
 	{good + "    nsid: .inf\n", `f:5: subsystems[0].namespaces[0].nsid ".inf": want a whole number`},
 	{good + "  serial: [a]\n", "f:5: subsystems[0].serial: want one value"},
 	{good + "discovery: {referrals: [tcp://host:8009]}\n", `f:5: discovery.referrals[0]: "tcp://host:8009": "host" is not an IP address`},
+	{good + "discovery: {referrals: [tcp://192.0.2.2:8009, tcp://192.0.2.2:8009]}\n", "f:5: discovery.referrals[1] tcp://192.0.2.2:8009: it is given twice"},
 	{good + "listen: [{tcp: //127.0.0.1}]\n", "f:5: listen[0]: want one value"},
 	{good + "listen:\n- tcp: 127.0.0.1\n  port: 4420\n", "f:6: listen[0]: want one value"},
 }

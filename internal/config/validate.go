@@ -78,6 +78,9 @@ func (c *Config) checkDiscovery() *FieldError {
 		if err := r.Validate(); err != nil {
 			return &FieldError{Field: fmt.Sprintf("discovery.referrals[%d]", i), Value: e.String(), Err: err}
 		}
+		if slices.Contains(c.Discovery.Referrals[:i], e) {
+			return field(fmt.Sprintf("discovery.referrals[%d]", i), e.String(), "it is given twice")
+		}
 	}
 	return nil
 }
