@@ -34,10 +34,10 @@ func NewMemory(o Options) (Volume, error) {
 	if err := validateSized("mem", &o); err != nil {
 		return nil, err
 	}
-	if most := memoryLimit(); o.Size > most {
+	if most, whose := memoryLimit(); o.Size > most {
 		return nil, OpenError("mem", ErrCapacity, fmt.Errorf(
-			"%s, and the program may use %s of memory and swap, so that hosts could have the program killed by writing: "+
-				"take less, or a file, which may be sparse", FormatSize(o.Size), humanize.IBytes(uint64(most))))
+			"%s, and %s %s of memory and swap, so that hosts could have the program killed by writing: "+
+				"take less, or a file, which may be sparse", FormatSize(o.Size), whose, humanize.IBytes(uint64(most))))
 	}
 	stripes := int((o.Size + stripeSize - 1) >> stripeShift)
 	over := min(stripes, spares)
