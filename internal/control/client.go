@@ -16,10 +16,17 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/config"
 )
 
+// patience is how long a target may take to say what it is doing or how it is configured. It does that at once, whatever
+// its volumes and hosts do, unless it is stopped or hangs as a whole.
+const patience = 10 * time.Second
+
+var errSilent = errors.New("the target doesn't answer: it hangs, or is stopped")
+
 // Client controls the target behind a socket.
 type Client struct {
-	socket string
-	http   http.Client
+	socket   string
+	http     http.Client
+	patience time.Duration
 }
 
 // NewClient returns a client for the socket at path; it connects with the first request.
@@ -27,12 +34,12 @@ func NewClient(path string) *Client {
 	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "unix", path)
 	}
-	return &Client{path, http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}}
+	return &Client{path, http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}, patience}
 }
 
 // Status returns what the target is doing.
 func (c *Client) Status(ctx context.Context) (*Status, error) {
-	b, _, err := c.do(ctx, http.MethodGet, pathStatus, "", nil)
+	b, _, err := c.get(ctx, pathStatus)
 	if err != nil {
 		return nil, err
 	}
@@ -42,7 +49,7 @@ func (c *Client) Status(ctx context.Context) (*Status, error) {
 
 // Config returns the configuration, as YAML, and its tag.
 func (c *Client) Config(ctx context.Context) (yaml []byte, tag string, err error) {
-	return c.do(ctx, http.MethodGet, pathConfig, "", nil)
+	return c.get(ctx, pathConfig)
 }
 
 // Apply sends a configuration, as YAML or JSON. With a tag, it is applied only if the configuration still has that tag;
@@ -102,6 +109,17 @@ func (c *Client) Drain(ctx context.Context, timeout *time.Duration) error {
 func (c *Client) Resume(ctx context.Context) error {
 	_, _, err := c.do(ctx, http.MethodPost, pathResume, "", nil)
 	return err
+}
+
+// get asks for something that the target knows, so the answer is not long in coming.
+func (c *Client) get(ctx context.Context, path string) (b []byte, tag string, err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, c.patience, errSilent)
+	defer cancel()
+	b, tag, err = c.do(ctx, http.MethodGet, path, "", nil)
+	if err != nil && errors.Is(context.Cause(ctx), errSilent) {
+		return nil, "", fmt.Errorf("control socket %s: %w", c.socket, errSilent)
+	}
+	return b, tag, err
 }
 
 func (c *Client) do(ctx context.Context, method, path, match string, body []byte) (b []byte, tag string, err error) {

@@ -191,7 +191,7 @@ func TestForbiddenSocket(t *testing.T) {
 	dial := func(context.Context, string, string) (net.Conn, error) {
 		return nil, &net.OpError{Op: "dial", Net: "unix", Err: os.NewSyscallError("connect", unix.EACCES)}
 	}
-	c := &Client{"/run/socket", http.Client{Transport: &http.Transport{DialContext: dial}}}
+	c := &Client{socket: "/run/socket", http: http.Client{Transport: &http.Transport{DialContext: dial}}}
 	err := c.Save(t.Context())
 	if !errors.Is(err, unix.EACCES) || !strings.Contains(err.Error(), "only root") || strings.Contains(err.Error(), "does nvmetgt run") {
 		t.Errorf("%v", err)
@@ -285,5 +285,30 @@ func TestServeNowhere(t *testing.T) {
 	}
 	if _, err := os.Stat(file); err != nil {
 		t.Errorf("a file that is no socket: %v", err)
+	}
+}
+
+// A target that takes connections and answers nothing, as one that was stopped does, is reported, and not waited for
+// without end.
+func TestSilentTarget(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "socket")
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	c := NewClient(path)
+	c.patience = time.Millisecond
+	never := func(*config.Config) error { t.Error("there is a configuration"); return nil }
+	_, status := c.Status(t.Context())
+	for _, err := range []error{status, c.Change(t.Context(), never)} {
+		if !errors.Is(err, errSilent) || !strings.Contains(err.Error(), path) {
+			t.Errorf("the error is %v", err)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := c.Status(ctx); !errors.Is(err, context.Canceled) || errors.Is(err, errSilent) {
+		t.Errorf("of an interrupted call: %v", err)
 	}
 }
