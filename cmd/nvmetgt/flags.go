@@ -85,7 +85,7 @@ func (f *serveFlags) add(c *cobra.Command) {
 	limits.IntVar(&f.controllers, "max-controllers", 0, "largest `number` of controllers, one per connected host (default 1024, including discovery)")
 	limits.IntVar(&f.maxQueues, "max-queues", usual.Queues, "I/O `queues` per controller")
 	limits.IntVar(&f.queueDepth, "queue-depth", config.DefaultQueueDepth, "`entries` per queue, which bound its outstanding commands")
-	limits.Var(&f.memory, "memory", "memory for data, for each --listen; the commands of one address get a quarter")
+	limits.Var(&f.memory, "memory", "memory for data, for each --listen; the commands of one address get a quarter, the buffers of all RDMA connections a half")
 	cli.AddFlags(c, "Limits", limits)
 
 	watch := cli.NewFlags()

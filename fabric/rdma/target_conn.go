@@ -181,7 +181,8 @@ func (c *targetConn) makeBuffers() error {
 		other.giveWay()
 	}
 	if !ok {
-		return fmt.Errorf("%w for a queue of %d: other connections have too much, those of its host or all", verbs.ErrNoMemory, c.depth)
+		return fmt.Errorf("%w: no memory is left for the buffers of a queue of %d: its host's connections, or all, have their share",
+			verbs.ErrNoMemory, c.depth)
 	}
 	c.commands = m.arena.Alloc(c.depth * nvme.CommandSize)
 	c.cqes = m.arena.Alloc(n * nvme.CompletionSize)
