@@ -259,14 +259,19 @@ func (f *benchFlags) printReport(w io.Writer, r *fio.Report, d *benchDevice) err
 }
 
 func phaseName(jobs []*fio.Job, i, n int) string {
-	names := make([]string, len(jobs))
-	for k, j := range jobs {
-		names[k] = j.Name
-	}
+	names := jobNames(jobs, ", ")
 	if n == 1 {
-		return strings.Join(names, ", ")
+		return names
 	}
-	return fmt.Sprintf("%s (%d of %d)", strings.Join(names, ", "), i+1, n)
+	return fmt.Sprintf("%s (%d of %d)", names, i+1, n)
+}
+
+func jobNames(jobs []*fio.Job, separator string) string {
+	names := make([]string, len(jobs))
+	for i, j := range jobs {
+		names[i] = j.Name
+	}
+	return strings.Join(names, separator)
 }
 
 // run runs the jobs of a phase.

@@ -348,11 +348,7 @@ func (k *campaign) left() string {
 // workName describes what jobs do.
 func workName(jobs []*fio.Job) string {
 	if len(jobs) > 1 {
-		names := make([]string, len(jobs))
-		for i, j := range jobs {
-			names[i] = j.Name
-		}
-		return strings.Join(names, " + ")
+		return jobNames(jobs, " + ")
 	}
 	j := jobs[0]
 	name := j.RW + " " + blockSizes(&j.Spec)

@@ -1,10 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -149,10 +149,7 @@ func atOnce(n int, do func(int) error) error {
 		})
 	}
 	all.Wait()
-	if i := slices.IndexFunc(errs, func(err error) bool { return err != nil }); i >= 0 {
-		return errs[i]
-	}
-	return nil
+	return cmp.Or(errs...)
 }
 
 // Close shuts every controller down, and frees the fabric.

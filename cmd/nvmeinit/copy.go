@@ -129,11 +129,11 @@ func withCopier(c *cobra.Command, f *copyFlags, do func(*copier) error) (err err
 	if err := f.inside(ns); err != nil {
 		return err
 	}
-	buf, err := d.alloc(copyChunk)
+	buf, err := d.Alloc(copyChunk)
 	if err != nil {
 		return err
 	}
-	defer d.free(buf)
+	defer d.Free(buf)
 	return do(&copier{ns: ns, buf: buf, offset: int64(f.offset)})
 }
 

@@ -36,7 +36,7 @@ to a namespace.`,
 		example: "  nvmeinit get-feature -t rdma -a 127.0.0.1\n" +
 			"  nvmeinit get-feature -t rdma -a 127.0.0.1 --feature-id 0x07\n" +
 			"  nvmeinit get-feature -t tcp -a 127.0.0.1 -f 0x84 --nsid 1 --sel 3 -o json",
-		run: func(c *cobra.Command, f *connFlags, s *session, _ uint32) error {
+		run: func(c *cobra.Command, f *connFlags, s *session) error {
 			if c.Flags().Changed("feature-id") {
 				fs, err := s.feature(c.Context(), &ff)
 				if err != nil {
@@ -71,7 +71,7 @@ which the controller was made.`,
 		example: "  nvmeinit set-feature -t rdma -a 127.0.0.1 --feature-id 0x84 --nsid 1 --value 1\n" +
 			"  nvmeinit set-feature -t tcp -a 127.0.0.1 -f 0x84 --nsid 1 -V 0",
 		silent: true,
-		run: func(c *cobra.Command, _ *connFlags, s *session, _ uint32) error {
+		run: func(c *cobra.Command, _ *connFlags, s *session) error {
 			id := nvme.FID(ff.id)
 			if n := nvme.FeatureDataSize(id, ff.value); n > 0 {
 				return cli.Usage("--feature-id %#02x: %s has %d bytes of data, which this command can't give", ff.id, id, n)

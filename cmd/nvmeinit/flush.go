@@ -1,6 +1,10 @@
 package main
 
-import "github.com/spf13/cobra"
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/nvme-anywhere/nvmeof/nvme/host"
+)
 
 func newFlush() *cobra.Command {
 	return inspection{
@@ -8,13 +12,8 @@ func newFlush() *cobra.Command {
 		long: `flush makes everything durable that was written to a namespace before, by whomever;
 it prints nothing.`,
 		example: "  nvmeinit flush -t rdma -a 127.0.0.1 --nsid 1",
-		nsid:    true,
 		silent:  true,
-		run: func(c *cobra.Command, _ *connFlags, s *session, nsid uint32) error {
-			ns, err := s.namespace(c.Context(), nsid)
-			if err != nil {
-				return err
-			}
+		runOnNS: func(c *cobra.Command, _ *connFlags, ns *host.Namespace) error {
 			return ns.Flush(c.Context())
 		},
 	}.command()

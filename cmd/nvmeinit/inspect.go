@@ -15,9 +15,10 @@ import (
 type inspection struct {
 	use, short, long, example string
 
-	nsid   bool // it takes --nsid
 	silent bool // it prints nothing, so it needs no -o
-	run    func(c *cobra.Command, f *connFlags, s *session, nsid uint32) error
+	// One of them: the latter is for a command that takes --nsid.
+	run     func(c *cobra.Command, f *connFlags, s *session) error
+	runOnNS func(c *cobra.Command, f *connFlags, ns *host.Namespace) error
 }
 
 func (i inspection) command() *cobra.Command {
@@ -30,10 +31,17 @@ func (i inspection) command() *cobra.Command {
 			return err
 		}
 		defer closing(s, &err)
-		return i.run(c, f, s, nsid)
+		if i.run != nil {
+			return i.run(c, f, s)
+		}
+		ns, err := s.namespace(c.Context(), nsid)
+		if err != nil {
+			return err
+		}
+		return i.runOnNS(c, f, ns)
 	}
 	c.Flags().SortFlags = false
-	if i.nsid {
+	if i.runOnNS != nil {
 		c.Flags().Uint32Var(&nsid, "nsid", 1, "`number` of the namespace")
 	}
 	if !i.silent {
@@ -52,7 +60,7 @@ func newIDCtrl() *cobra.Command {
 		long: `id-ctrl shows what the controller says of itself: its names, its limits and what it
 can do, with the field names of the specification and of nvme-cli.`,
 		example: "  nvmeinit id-ctrl -t rdma -a 127.0.0.1\n  nvmeinit id-ctrl -t tcp -a 127.0.0.1 -o json",
-		run: func(c *cobra.Command, f *connFlags, s *session, _ uint32) error {
+		run: func(c *cobra.Command, f *connFlags, s *session) error {
 			return printFields(c.OutOrStdout(), f.output, controllerFields(s.Identify()))
 		},
 	}.command()
@@ -64,12 +72,7 @@ func newIDNS() *cobra.Command {
 		long: `id-ns shows the size, formats and abilities of a namespace, with the field names of
 the specification and of nvme-cli.`,
 		example: "  nvmeinit id-ns -t rdma -a 127.0.0.1 --nsid 1\n  nvmeinit id-ns -t tcp -a 127.0.0.1 --nsid 2 -o json",
-		nsid:    true,
-		run: func(c *cobra.Command, f *connFlags, s *session, nsid uint32) error {
-			ns, err := s.namespace(c.Context(), nsid)
-			if err != nil {
-				return err
-			}
+		runOnNS: func(c *cobra.Command, f *connFlags, ns *host.Namespace) error {
 			return printFields(c.OutOrStdout(), f.output, namespaceFields(&ns.Identity))
 		},
 	}.command()
@@ -81,7 +84,7 @@ func newList() *cobra.Command {
 		long: `list shows a line for each namespace of the subsystem. One that can't be used here, such
 as one with metadata, is left out: the command then fails, and says why.`,
 		example: "  nvmeinit list -t rdma -a 127.0.0.1\n  nvmeinit list -t tcp -a 127.0.0.1 -o json",
-		run: func(c *cobra.Command, f *connFlags, s *session, _ uint32) error {
+		run: func(c *cobra.Command, f *connFlags, s *session) error {
 			all, err := s.Namespaces(c.Context())
 			if all == nil {
 				return err

@@ -9,11 +9,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/nvme-anywhere/nvmeof/nvme"
+	"github.com/nvme-anywhere/nvmeof/nvme/host"
 )
 
 // readIdentify reads an Identify page.
-func (s *session) readIdentify(ctx context.Context, cns nvme.CNS, nsid uint32, p page) error {
-	b, err := s.IdentifyPage(ctx, cns, nsid, nvme.CSINVM)
+func readIdentify(ctx context.Context, c *host.Controller, cns nvme.CNS, nsid uint32, p page) error {
+	b, err := c.IdentifyPage(ctx, cns, nsid, nvme.CSINVM)
 	if err != nil {
 		return err
 	}
@@ -27,7 +28,7 @@ func newListNS() *cobra.Command {
 		long: `list-ns lists the identifiers of the namespaces that are attached to the controller, or
 with --all of those that the subsystem has; nvmeinit list shows what they are.`,
 		example: "  nvmeinit list-ns -t rdma -a 127.0.0.1\n  nvmeinit list-ns -t tcp -a 127.0.0.1 --all -o json",
-		run: func(c *cobra.Command, f *connFlags, s *session, _ uint32) error {
+		run: func(c *cobra.Command, f *connFlags, s *session) error {
 			list := s.ActiveNamespaces
 			if all {
 				list = s.AllocatedNamespaces
@@ -54,7 +55,7 @@ func newListCtrl() *cobra.Command {
 		long: `list-ctrl lists the identifiers of the controllers that the subsystem has at the moment,
 that of this connection too, or with --nsid of those that a namespace is attached to.`,
 		example: "  nvmeinit list-ctrl -t rdma -a 127.0.0.1\n  nvmeinit list-ctrl -t tcp -a 127.0.0.1 --nsid 1 -o json",
-		run: func(c *cobra.Command, f *connFlags, s *session, _ uint32) error {
+		run: func(c *cobra.Command, f *connFlags, s *session) error {
 			cns := nvme.CNSControllers
 			if c.Flags().Changed("nsid") {
 				cns = nvme.CNSAttachedControllers
@@ -84,12 +85,7 @@ func newNSDescs() *cobra.Command {
 		long: `ns-descs shows the Namespace Identification Descriptors of a namespace: its UUID, NGUID
 and EUI64, as far as it has them, and its command set.`,
 		example: "  nvmeinit ns-descs -t rdma -a 127.0.0.1 --nsid 1\n  nvmeinit ns-descs -t tcp -a 127.0.0.1 -o json",
-		nsid:    true,
-		run: func(c *cobra.Command, f *connFlags, s *session, nsid uint32) error {
-			ns, err := s.namespace(c.Context(), nsid)
-			if err != nil {
-				return err
-			}
+		runOnNS: func(c *cobra.Command, f *connFlags, ns *host.Namespace) error {
 			return descriptorView(&ns.Descriptors).print(c.OutOrStdout(), f.output)
 		},
 	}.command()
@@ -127,9 +123,9 @@ func newIDIOCS() *cobra.Command {
 		long: `id-iocs shows the Identify I/O Command Set page: which combinations of command sets the
 controller has, each a number with a bit for each: bit 0 is the NVM command set.`,
 		example: "  nvmeinit id-iocs -t rdma -a 127.0.0.1\n  nvmeinit id-iocs -t tcp -a 127.0.0.1 -o json",
-		run: func(c *cobra.Command, f *connFlags, s *session, _ uint32) error {
+		run: func(c *cobra.Command, f *connFlags, s *session) error {
 			var p nvme.CommandSets
-			if err := s.readIdentify(c.Context(), nvme.CNSCommandSets, 0, &p); err != nil {
+			if err := readIdentify(c.Context(), s.Controller, nvme.CNSCommandSets, 0, &p); err != nil {
 				return err
 			}
 			var fs []field
@@ -149,9 +145,9 @@ func newNVMIDCtrl() *cobra.Command {
 		long: `nvm-id-ctrl shows the Identify Controller page of the NVM command set: how much one
 Verify, Write Zeroes, Write Uncorrectable or Dataset Management takes; 0 is no limit.`,
 		example: "  nvmeinit nvm-id-ctrl -t rdma -a 127.0.0.1\n  nvmeinit nvm-id-ctrl -t tcp -a 127.0.0.1 -o json",
-		run: func(c *cobra.Command, f *connFlags, s *session, _ uint32) error {
+		run: func(c *cobra.Command, f *connFlags, s *session) error {
 			var p nvme.IdentifyControllerNVM
-			if err := s.readIdentify(c.Context(), nvme.CNSCommandSetController, 0, &p); err != nil {
+			if err := readIdentify(c.Context(), s.Controller, nvme.CNSCommandSetController, 0, &p); err != nil {
 				return err
 			}
 			return printFields(c.OutOrStdout(), f.output, fields(&p))
@@ -165,13 +161,9 @@ func newIndependentIDNS() *cobra.Command {
 		long: `cmdset-ind-id-ns shows the I/O Command Set Independent Identify Namespace page of a
 namespace: whether it is shared and ready, its ANA group, what reservations it takes.`,
 		example: "  nvmeinit cmdset-ind-id-ns -t rdma -a 127.0.0.1 --nsid 1\n  nvmeinit cmdset-ind-id-ns -t tcp -a 127.0.0.1 -o json",
-		nsid:    true,
-		run: func(c *cobra.Command, f *connFlags, s *session, nsid uint32) error {
-			if _, err := s.namespace(c.Context(), nsid); err != nil {
-				return err // the error lists the existing ones
-			}
+		runOnNS: func(c *cobra.Command, f *connFlags, ns *host.Namespace) error {
 			var p nvme.IdentifyNamespaceIndependent
-			if err := s.readIdentify(c.Context(), nvme.CNSIndependentNamespace, nsid, &p); err != nil {
+			if err := readIdentify(c.Context(), ns.Controller(), nvme.CNSIndependentNamespace, ns.ID, &p); err != nil {
 				return err
 			}
 			return printFields(c.OutOrStdout(), f.output, fields(&p))

@@ -27,7 +27,7 @@ func logCommand(use, short, long string, show func(c *cobra.Command, f *connFlag
 	return inspection{
 		use: use, short: short, long: long,
 		example: fmt.Sprintf("  nvmeinit %s -t rdma -a 127.0.0.1\n  nvmeinit %s -t tcp -a 127.0.0.1 -o json", use, use),
-		run:     func(c *cobra.Command, f *connFlags, s *session, _ uint32) error { return show(c, f, s) },
+		run:     show,
 	}.command()
 }
 

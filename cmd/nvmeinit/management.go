@@ -32,7 +32,7 @@ no controller: attach-ns does that. nvmetgt lets hosts create namespaces in subs
 with "create" in its configuration file, and keeps for a host what it has attached.`,
 		example: "  nvmeinit create-ns -t rdma -a 127.0.0.1 --size 1GiB\n" +
 			"  nvmeinit create-ns -t tcp -a 127.0.0.1 --nsze 2097152 --flbas 1 -o json",
-		run: func(c *cobra.Command, conn *connFlags, s *session, _ uint32) error {
+		run: func(c *cobra.Command, conn *connFlags, s *session) error {
 			if err := s.manages(); err != nil {
 				return err
 			}
@@ -108,7 +108,7 @@ func (f *createFlags) spec(c *cobra.Command, s *session) (*nvme.NamespaceSpec, e
 // namespaces can be created with.
 func (s *session) format(ctx context.Context, format uint8, blockSize int64) (uint8, int64, error) {
 	var id nvme.IdentifyNamespace // what all namespaces have in common
-	if err := s.readIdentify(ctx, nvme.CNSNamespace, nvme.NSIDAll, &id); err != nil {
+	if err := readIdentify(ctx, s.Controller, nvme.CNSNamespace, nvme.NSIDAll, &id); err != nil {
 		return 0, 0, err
 	}
 	var sizes []string
@@ -184,7 +184,7 @@ func managing(use, short, long, example string, do func(context.Context, *sessio
 	var nsid uint32
 	c := inspection{
 		use: use, short: short, long: long, example: example, silent: true,
-		run: func(c *cobra.Command, _ *connFlags, s *session, _ uint32) error {
+		run: func(c *cobra.Command, _ *connFlags, s *session) error {
 			if err := s.manages(); err != nil {
 				return err
 			}

@@ -219,10 +219,5 @@ func showBytes(name string, b []byte) (shown string, value any) {
 }
 
 func printable(s string) bool {
-	for _, r := range s {
-		if r < ' ' || r > '~' {
-			return false
-		}
-	}
-	return true
+	return !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r > '~' })
 }

@@ -54,7 +54,7 @@ func newPassthru(use, short, long, example string, queue func(*session) *host.Qu
 	f := &rawFlags{}
 	c := inspection{
 		use: use, short: short, long: long, example: example, silent: true,
-		run: func(c *cobra.Command, _ *connFlags, s *session, _ uint32) error {
+		run: func(c *cobra.Command, _ *connFlags, s *session) error {
 			if most := s.Limits().MaxTransfer; int64(f.length) > int64(most) {
 				return cli.Usage("--data-len %d: the controller takes at most %s a command (MDTS)", f.length, blockdev.FormatSize(int64(most)))
 			}

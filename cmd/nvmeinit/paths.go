@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strconv"
 	"sync/atomic"
 
@@ -251,16 +252,12 @@ func (s *multiSession) Close() error {
 	return errors.Join(err, s.fabrics.Close())
 }
 
-// device is a namespace that is reached over one or several paths.
+// device is a namespace that is reached over one or several paths, by a session or a multiSession.
 type device struct {
-	ns    *host.Namespace
-	alloc func(n int) ([]byte, error)
-	free  func(b []byte)
-	close func() error
+	memory
+	io.Closer
+	ns *host.Namespace
 }
-
-// Close ends the connection.
-func (d *device) Close() error { return d.close() }
 
 // open connects, over several paths if the flags say so, and opens a namespace.
 func (f *connFlags) open(ctx context.Context, nsid uint32) (*device, error) {
@@ -273,7 +270,7 @@ func (f *connFlags) open(ctx context.Context, nsid uint32) (*device, error) {
 		if err != nil {
 			return nil, errors.Join(err, s.Close())
 		}
-		return &device{ns, s.Alloc, s.Free, s.Close}, nil
+		return &device{s, s, ns}, nil
 	}
 	s, err := f.connectPaths(ctx, nil)
 	if err != nil {
@@ -283,7 +280,7 @@ func (f *connFlags) open(ctx context.Context, nsid uint32) (*device, error) {
 	if err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
-	return &device{ns.Namespace, s.Alloc, s.Free, s.Close}, nil
+	return &device{s, s, ns.Namespace}, nil
 }
 
 // tell writes a line for the user, in the place of the live line.

@@ -34,14 +34,10 @@ durable, and prints nothing.`,
 func rangeCommand(use, short, long string, do func(ctx context.Context, ns *host.Namespace, off, n int64) error) *cobra.Command {
 	f := &copyFlags{}
 	c := inspection{
-		use: use, short: short, long: long, silent: true, nsid: true,
+		use: use, short: short, long: long, silent: true,
 		example: "  nvmeinit " + use + " -t rdma -a 127.0.0.1 --offset 64MiB --length 8MiB\n" +
 			"  nvmeinit " + use + " -t tcp -a 127.0.0.1 --nsid 2 --offset 0 --length 1GiB",
-		run: func(c *cobra.Command, _ *connFlags, s *session, nsid uint32) error {
-			ns, err := s.namespace(c.Context(), nsid)
-			if err != nil {
-				return err
-			}
+		runOnNS: func(c *cobra.Command, _ *connFlags, ns *host.Namespace) error {
 			if err := f.inside(ns); err != nil {
 				return err
 			}

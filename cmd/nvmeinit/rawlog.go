@@ -24,7 +24,7 @@ create a controller for each connection: logs of events begin with it.`,
 		example: "  nvmeinit get-log -t rdma -a 127.0.0.1 --log-id 0x02 --log-len 512\n" +
 			"  nvmeinit get-log -t tcp -a 127.0.0.1 --log-id 0x05 --log-len 4096 --raw-binary > effects.bin",
 		silent: true,
-		run: func(c *cobra.Command, _ *connFlags, s *session, _ uint32) error {
+		run: func(c *cobra.Command, _ *connFlags, s *session) error {
 			p.LID, p.CSI, p.Offset = nvme.LID(lid), nvme.CSI(csi), uint64(offset)
 			if !c.Flags().Changed("nsid") {
 				p.NSID = nvme.NSIDAll

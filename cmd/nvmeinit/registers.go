@@ -17,7 +17,7 @@ func newShowRegs() *cobra.Command {
 		long: `show-regs shows the properties of the controller, which with PCIe are registers: its
 capabilities, version, configuration and status, as far as it has them over fabrics.`,
 		example: "  nvmeinit show-regs -t rdma -a 127.0.0.1\n  nvmeinit show-regs -t tcp -a 127.0.0.1 -o json",
-		run: func(c *cobra.Command, f *connFlags, s *session, _ uint32) error {
+		run: func(c *cobra.Command, f *connFlags, s *session) error {
 			var fs []field
 			for _, p := range []nvme.Property{nvme.PropCAP, nvme.PropVS, nvme.PropCC, nvme.PropCSTS, nvme.PropNSSR, nvme.PropCRTO} {
 				v, err := s.Property(c.Context(), p)

@@ -107,12 +107,8 @@ everybody's registration and the reservation. It prints nothing.`,
 // command returns a reservation command, without its specific flags.
 func (f *resvFlags) command(use, short, long, example string, run func(context.Context, *host.Namespace) error) *cobra.Command {
 	c := inspection{
-		use: use, short: short, long: long, example: example, silent: true, nsid: true,
-		run: func(c *cobra.Command, _ *connFlags, s *session, nsid uint32) error {
-			ns, err := s.namespace(c.Context(), nsid)
-			if err != nil {
-				return err
-			}
+		use: use, short: short, long: long, example: example, silent: true,
+		runOnNS: func(c *cobra.Command, _ *connFlags, ns *host.Namespace) error {
 			return run(c.Context(), ns)
 		},
 	}.command()
@@ -143,12 +139,7 @@ func newResvReport() *cobra.Command {
 		long: `resv-report shows which hosts have registered with a namespace, which of them holds a
 reservation, and of what type.`,
 		example: "  nvmeinit resv-report -t rdma -a 127.0.0.1 --nsid 1\n  nvmeinit resv-report -t tcp -a 127.0.0.1 -o json",
-		nsid:    true,
-		run: func(c *cobra.Command, f *connFlags, s *session, nsid uint32) error {
-			ns, err := s.namespace(c.Context(), nsid)
-			if err != nil {
-				return err
-			}
+		runOnNS: func(c *cobra.Command, f *connFlags, ns *host.Namespace) error {
 			st, err := ns.Reservations(c.Context())
 			if err != nil {
 				return err
