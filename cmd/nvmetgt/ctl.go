@@ -122,6 +122,17 @@ func (x *ctl) edit(c *cobra.Command, change func(*config.Config) error) error {
 	return cli.Say(err, "%s: %s", c.Name(), lineOfRequest.ReplaceAllString(err.Error(), ""))
 }
 
+// editSubsystem sends a change of the subsystem that a flag names.
+func (x *ctl) editSubsystem(c *cobra.Command, nqn string, change func(*config.Config, *config.Subsystem) error) error {
+	return x.edit(c, func(cfg *config.Config) error {
+		s, err := subsystem(cfg, nqn)
+		if err != nil {
+			return err
+		}
+		return change(cfg, s)
+	})
+}
+
 // lineOfRequest is the position of a mistake that the target found in a configuration that no user wrote.
 var lineOfRequest = regexp.MustCompile(`^request:\d+: `)
 

@@ -62,13 +62,7 @@ func (x *ctl) newHost(name, short string, change func(s *config.Subsystem, host 
 		if err := cli.CheckNQN(name, args[0]); err != nil {
 			return err
 		}
-		return x.edit(c, func(cfg *config.Config) error {
-			s, err := subsystem(cfg, *nqn)
-			if err != nil {
-				return err
-			}
-			return change(s, args[0])
-		})
+		return x.editSubsystem(c, *nqn, func(_ *config.Config, s *config.Subsystem) error { return change(s, args[0]) })
 	}
 	return c
 }

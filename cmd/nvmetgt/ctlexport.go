@@ -39,11 +39,7 @@ func (x *ctl) newRemoveSubsystem() *cobra.Command {
 	c := &cobra.Command{Use: "remove-subsystem", Short: "Remove a subsystem, and disconnect its hosts", Args: cli.NoArgs}
 	nqn := nqnFlag(c)
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		return x.edit(c, func(cfg *config.Config) error {
-			s, err := subsystem(cfg, *nqn)
-			if err != nil {
-				return err
-			}
+		return x.editSubsystem(c, *nqn, func(cfg *config.Config, s *config.Subsystem) error {
 			name := s.NQN
 			cfg.Subsystems = slices.DeleteFunc(cfg.Subsystems, func(o config.Subsystem) bool { return o.NQN == name })
 			return nil
@@ -88,11 +84,7 @@ the command runs, not from where the target does.`,
 		}
 		n.Volume = volume
 		var given uint32
-		err = x.edit(c, func(cfg *config.Config) error {
-			s, err := subsystem(cfg, *nqn)
-			if err != nil {
-				return err
-			}
+		err = x.editSubsystem(c, *nqn, func(cfg *config.Config, s *config.Subsystem) error {
 			if n.NSID != 0 && s.Namespace(n.NSID) != nil {
 				return fmt.Errorf("--nsid %d: subsystem %s has that namespace already; without --nsid it gets one that is free", n.NSID, s.NQN)
 			}
@@ -114,11 +106,7 @@ func (x *ctl) newRemoveNamespace() *cobra.Command {
 	nqn := nqnFlag(c)
 	nsid := c.Flags().Uint32("nsid", 0, "namespace `ID`")
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		return x.edit(c, func(cfg *config.Config) error {
-			s, err := subsystem(cfg, *nqn)
-			if err != nil {
-				return err
-			}
+		return x.editSubsystem(c, *nqn, func(_ *config.Config, s *config.Subsystem) error {
 			if s.Namespace(*nsid) == nil && *nsid == 0 {
 				return cli.Usage("remove-namespace: say which, with --nsid; nvmetgt ctl show lists them")
 			}

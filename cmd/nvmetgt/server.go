@@ -9,6 +9,7 @@ import (
 	"io"
 	"log/slog"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -112,8 +113,8 @@ func (s *server) onClose(f func() error) { s.closers = append(s.closers, f) }
 
 // close undoes everything, last opened first, and logs what goes wrong.
 func (s *server) close() {
-	for i := len(s.closers) - 1; i >= 0; i-- {
-		if err := s.closers[i](); err != nil {
+	for _, f := range slices.Backward(s.closers) {
+		if err := f(); err != nil {
 			s.log.Error("stopping", "err", err)
 		}
 	}
