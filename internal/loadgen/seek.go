@@ -52,10 +52,7 @@ func (k *seek) count(j *job, io *IO, now int64) {
 		k.late++
 	}
 	if k.found {
-		m := &k.last[io.Op]
-		m.IOs++
-		m.Bytes += uint64(io.Length)
-		m.Latency.Record(took)
+		k.last[io.Op].count(io, now)
 	}
 	hopeless := !k.found && k.late > 0 && s.latencyShare() == 100
 	if hopeless || now-k.since >= int64(s.LatencyWindow) {
