@@ -16,91 +16,91 @@ import (
 
 const module = "github.com/nvme-anywhere/nvmeof"
 
-// room says what the packages of a directory may import.
+// room is a directory in the table of ARCHITECTURE.md.
 type room struct {
-	dir   string   // of the package, and of those below it that have no room of their own
-	may   []string // of ours: a directory, or one and all below it with /...
-	tests []string // what its tests may import in addition
+	dir string   // of the package, and of those below it that have no room of their own
+	may []string // what it may import of ours: a directory, or one and all below it with /...
 }
 
 const everything = "..."
 
-// rooms is the table of ARCHITECTURE.md.
-var rooms = []room{
-	{dir: "nvme"},
-	{dir: "nvme/dhchap", may: []string{"nvme"}},
-	{dir: "nvme/target", may: []string{"nvme", "nvme/dhchap", "blockdev", "internal/crowd", "internal/limitlog"}, tests: []string{"blockdev/..."}},
-	{dir: "nvme/host", may: []string{"nvme", "nvme/dhchap", "internal/limitlog"}},
-	{dir: "nvme/multipath", may: []string{"nvme", "nvme/host"}, tests: []string{"nvme/target", "blockdev/...", "fabric/tcp"}},
-	{dir: "fabric/rdma/verbs", tests: []string{"fabric/rdma/softrnic"}},
-	{dir: "fabric/rdma/roce/wire", may: []string{"internal/prefetch"}, tests: []string{"internal/..."}},
-	{
-		dir:   "fabric/rdma/roce",
-		may:   []string{"fabric/rdma/verbs", "fabric/rdma/roce/wire", "internal/udp", "internal/mem", "internal/duty", "internal/stream"},
-		tests: []string{"internal/..."},
-	},
-	{dir: "fabric/rdma/cm/mad", may: []string{"fabric/rdma/verbs"}},
-	{
-		dir:   "fabric/rdma/cm",
-		may:   []string{"fabric/rdma/verbs", "fabric/rdma/roce/wire", "fabric/rdma/cm/mad", "internal/crowd", "internal/pqueue"},
-		tests: []string{"fabric/rdma/roce", "internal/..."},
-	},
-	{dir: "fabric/rdma/fault", may: []string{"internal/udp", "internal/simnet", "internal/mem", "internal/pqueue"}, tests: []string{everything}},
-	{
-		dir: "fabric/rdma/softrnic",
-		may: []string{"fabric/rdma/verbs", "fabric/rdma/roce", "fabric/rdma/cm", "fabric/rdma/fault", "internal/udp", "internal/capture"},
-	},
-	{
-		dir:   "fabric/rdma", // the binding: it works with any provider, so it knows none
-		may:   []string{"nvme/...", "blockdev", "fabric/rdma/verbs", "internal/crowd", "internal/inuse", "internal/mem", "internal/limitlog"},
-		tests: []string{everything},
-	},
-	{dir: "fabric/tcp/pdu", may: []string{"nvme"}, tests: []string{"internal/fuzzing", "internal/samples"}},
-	{
-		dir:   "fabric/tcp",
-		may:   []string{"nvme/...", "blockdev", "fabric/tcp/pdu", "internal/inuse", "internal/mem", "internal/busypoll", "internal/duty", "internal/limitlog", "internal/listen"},
-		tests: []string{"blockdev/...", "statedir", "internal/..."},
-	},
-	{dir: "blockdev", may: []string{"internal/aio", "internal/duty", "internal/prefetch", "statedir"}, tests: []string{"blockdev/...", "internal/crash", "internal/sandbox"}},
-	{dir: "blockdev/volumetest", may: []string{"blockdev"}},
-	{dir: "blockdev/wrap", may: []string{"blockdev"}, tests: []string{"blockdev/..."}},
-	{dir: "persist", may: []string{"blockdev", "internal/prefetch", "internal/stream"}, tests: []string{"blockdev/...", "internal/crash", "internal/sandbox"}},
-	{dir: "statedir", tests: []string{"internal/sandbox"}},
-	{dir: "metrics", may: []string{everything}},
-	{dir: "internal/udp", may: []string{"internal/busypoll", "internal/duty", "internal/mem", "internal/neighbor", "internal/standstill"}, tests: []string{"internal/..."}},
-	{dir: "internal/neighbor", may: []string{"internal/ring"}, tests: []string{"internal/soon"}},
-	{dir: "internal/ring", may: []string{"internal/prefetch"}, tests: []string{"internal/fuzzing", "internal/soon"}},
-	{dir: "internal/busypoll"},
-	{dir: "internal/crowd", may: []string{"internal/pqueue"}},
-	{dir: "internal/pqueue"},
-	{dir: "internal/duty"},
-	{dir: "internal/standstill"},
-	{dir: "internal/aio", may: []string{"internal/standstill"}, tests: []string{"internal/sandbox"}},
-	{dir: "internal/mem", may: []string{"internal/pqueue"}},
-	{dir: "internal/prefetch"},
-	{dir: "internal/stream"},
-	{dir: "internal/limitlog"},
-	{dir: "internal/inuse"},
-	{dir: "internal/listen"},
-	{dir: "internal/identity", may: []string{"nvme", "statedir"}},
-	{dir: "internal/crash"},
-	{dir: "internal/fuzzing"},
-	{dir: "internal/soon"},
-	{dir: "internal/samples"},
-	{dir: "internal/sandbox"},
-	{dir: "internal/simnet", may: []string{"internal/udp", "internal/pqueue"}},
-	{dir: "internal/capture", may: []string{"internal/udp", "internal/mem", "fabric/rdma/roce/wire"}, tests: []string{"internal/..."}},
-	{dir: "internal/loadgen", may: []string{"internal/standstill", "internal/pqueue"}},
-	{dir: "internal/report", may: []string{"internal/loadgen"}},
-	{dir: "internal/fio", may: []string{"blockdev", "internal/loadgen"}},
-	{dir: "internal/cli", may: []string{"nvme", "nvme/dhchap", "blockdev", "statedir", "fabric/rdma/fault", "internal/busypoll"}},
-	{dir: "internal/cli/clitest", may: []string{"internal/cli", "internal/soon"}},
-	{dir: "internal/config", may: []string{"nvme", "nvme/dhchap", "nvme/target", "blockdev", "blockdev/wrap", "persist", "internal/cli"}},
-	{dir: "internal/control", may: []string{"nvme/target", "internal/cli", "internal/config"}},
-	{dir: "internal/version"},
-	{dir: "cmd", may: []string{everything}},
-	{dir: "examples", may: []string{"nvme/...", "blockdev", "persist", "fabric/...", "examples/internal/..."}, tests: []string{everything}}, // what users may import
-	{dir: "tests", may: []string{everything}},
+// testsMay says what the tests of a room may import in addition.
+var testsMay = map[string][]string{
+	"nvme/target":           {"blockdev/..."},
+	"nvme/multipath":        {"nvme/target", "blockdev/...", "fabric/tcp"},
+	"fabric/rdma/verbs":     {"fabric/rdma/softrnic"},
+	"fabric/rdma/roce/wire": {"internal/..."},
+	"fabric/rdma/roce":      {"internal/..."},
+	"fabric/rdma/cm":        {"fabric/rdma/roce", "internal/..."},
+	"fabric/rdma/fault":     {everything},
+	"fabric/rdma":           {everything},
+	"fabric/tcp/pdu":        {"internal/fuzzing", "internal/samples"},
+	"fabric/tcp":            {"blockdev/...", "statedir", "internal/..."},
+	"blockdev":              {"blockdev/...", "internal/crash", "internal/sandbox"},
+	"blockdev/wrap":         {"blockdev/..."},
+	"persist":               {"blockdev/...", "internal/crash", "internal/sandbox"},
+	"statedir":              {"internal/sandbox"},
+	"internal/udp":          {"internal/..."},
+	"internal/neighbor":     {"internal/soon"},
+	"internal/ring":         {"internal/fuzzing", "internal/soon"},
+	"internal/aio":          {"internal/sandbox"},
+	"internal/capture":      {"internal/..."},
+	"examples":              {everything},
+}
+
+// readRooms reads the table, which names a directory by its last part if no other room ends like that.
+func readRooms(t *testing.T) (rooms []room) {
+	t.Helper()
+	for line := range strings.Lines(roomsTable(t)) {
+		cells := strings.Split(strings.Trim(line, "| \n"), " | ")
+		if len(cells) != 3 || !strings.HasPrefix(cells[0], "`") {
+			continue
+		}
+		for dir := range strings.SplitSeq(cells[0], ", ") {
+			r := room{dir: strings.TrimSuffix(strings.Trim(dir, "`"), "/…")}
+			if cells[2] != "nothing" {
+				r.may = strings.Split(cells[2], ", ")
+			}
+			rooms = append(rooms, r)
+		}
+	}
+	for _, r := range rooms {
+		for i, name := range r.may {
+			r.may[i] = importable(t, rooms, name)
+		}
+	}
+	return rooms
+}
+
+func roomsTable(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile("../ARCHITECTURE.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, _ := strings.Cut(string(text), "\n## Rooms\n")
+	table, _, _ = strings.Cut(table, "\n## ")
+	return table
+}
+
+// importable returns what a word of the table's last column means.
+func importable(t *testing.T, rooms []room, word string) string {
+	t.Helper()
+	if word == "all" {
+		return everything
+	}
+	name, below := strings.CutSuffix(strings.Trim(word, "`"), "…")
+	if _, err := os.Stat("../" + name); err != nil {
+		i := slices.IndexFunc(rooms, func(r room) bool { return strings.HasSuffix(r.dir, "/"+name) })
+		if i < 0 {
+			t.Fatalf("ARCHITECTURE.md: a room may import %s, which isn't there", word)
+		}
+		name = rooms[i].dir
+	}
+	if below {
+		name += "/..."
+	}
+	return name
 }
 
 // dependency is a third-party module that the project uses, or a package of the standard library that isn't for all.
@@ -142,12 +142,13 @@ type listed struct {
 
 // Imports point one way: a room imports only those that the table names.
 func TestImportDirections(t *testing.T) {
+	rooms := readRooms(t)
 	for _, arch := range []string{"amd64", "arm64"} {
 		for _, p := range goList(t, arch) {
 			dir := strings.TrimPrefix(strings.TrimPrefix(p.ImportPath, module), "/")
-			r := roomOf(dir)
+			r := roomOf(rooms, dir)
 			if r == nil {
-				t.Errorf("%s has no room: say what it may import in the table of %s", dir, "tests/imports_test.go")
+				t.Errorf("%s has no room: say what it may import in the table of ARCHITECTURE.md", dir)
 				continue
 			}
 			if len(p.CgoFiles) > 0 {
@@ -184,43 +185,29 @@ func goList(t *testing.T, arch string) []listed {
 	}
 }
 
-// ARCHITECTURE.md lists each room once, and no other.
+// ARCHITECTURE.md lists each room once, and only directories that there are.
 func TestRoomsListed(t *testing.T) {
-	text, err := os.ReadFile("../ARCHITECTURE.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, table, _ := strings.Cut(string(text), "\n## Rooms\n")
-	table, _, _ = strings.Cut(table, "\n## ")
-	listed := map[string]int{}
-	for line := range strings.Lines(table) {
-		if cell, _, ok := strings.Cut(strings.TrimPrefix(line, "| "), " | "); ok {
-			for name := range strings.SplitSeq(cell, ", ") {
-				name = strings.TrimSuffix(strings.Trim(name, "`"), "/…")
-				listed[name]++
-			}
+	listed := map[string]bool{}
+	for _, r := range readRooms(t) {
+		if listed[r.dir] {
+			t.Errorf("ARCHITECTURE.md lists %s twice", r.dir)
 		}
-	}
-	for _, r := range rooms {
-		if listed[r.dir] != 1 {
-			t.Errorf("ARCHITECTURE.md lists %s %d times", r.dir, listed[r.dir])
+		if _, err := os.Stat("../" + r.dir); err != nil {
+			t.Errorf("ARCHITECTURE.md lists %s: %v", r.dir, err)
 		}
+		listed[r.dir] = true
 	}
+	table := roomsTable(t)
 	for _, p := range goList(t, "amd64") { // in its own row, or named in that of tests
 		dir := strings.TrimPrefix(p.ImportPath, module+"/")
 		if strings.HasPrefix(dir, "tests/") && !strings.Contains(table, "`"+dir+"`") && !strings.Contains(table, "`"+path.Base(dir)+"`") {
 			t.Errorf("ARCHITECTURE.md doesn't name %s", dir)
 		}
 	}
-	for name := range listed {
-		if _, err := os.Stat("../" + name); err != nil && name != "room" && !strings.HasPrefix(name, "---") {
-			t.Errorf("ARCHITECTURE.md lists %s: %v", name, err)
-		}
-	}
 }
 
 // roomOf returns the room of the nearest directory at or above dir.
-func roomOf(dir string) *room {
+func roomOf(rooms []room, dir string) *room {
 	for ; dir != "." && dir != "/"; dir = path.Dir(dir) {
 		for i := range rooms {
 			if rooms[i].dir == dir {
@@ -249,7 +236,7 @@ func (r *room) forbids(dir, imp string, test bool) string {
 	if own, ok := strings.CutPrefix(imp, module+"/"); ok {
 		may := r.may
 		if test {
-			may = slices.Concat(may, r.tests, []string{dir, "internal/fuzzing", "internal/soon"}) // every room has fuzz targets, and waits
+			may = slices.Concat(may, testsMay[r.dir], []string{dir, "internal/fuzzing", "internal/soon"}) // every room has fuzz targets, and waits
 		}
 		if slices.ContainsFunc(may, func(pattern string) bool { return matches(pattern, own) }) {
 			return ""
@@ -288,6 +275,7 @@ func matches(pattern, dir string) bool {
 
 // The check itself works.
 func TestImportRules(t *testing.T) {
+	rooms := readRooms(t)
 	for _, c := range []struct {
 		dir, imp string
 		test, ok bool
@@ -317,12 +305,12 @@ func TestImportRules(t *testing.T) {
 		{"blockdev", "testing", false, false},
 		{"blockdev", "testing", true, true},
 	} {
-		why := roomOf(c.dir).forbids(c.dir, c.imp, c.test)
+		why := roomOf(rooms, c.dir).forbids(c.dir, c.imp, c.test)
 		if (why == "") != c.ok {
 			t.Errorf("%s imports %s (test %v): %q", c.dir, c.imp, c.test, why)
 		}
 	}
-	if roomOf("elsewhere/deep") != nil {
+	if roomOf(rooms, "elsewhere/deep") != nil {
 		t.Error("a directory outside the table has a room")
 	}
 }
