@@ -46,11 +46,7 @@ func collectPaths(ch chan<- prometheus.Metric, s *multipath.Subsystem) {
 			continue
 		}
 		seen[path] = true
-		up := 0
-		if p.State == multipath.Live {
-			up = 1
-		}
-		send(ch, pathUp, up, name, path)
+		send(ch, pathUp, flag(p.State == multipath.Live), name, path)
 		send(ch, pathUnderWay, p.UnderWay, name, path)
 		for _, r := range pathRows {
 			send(ch, r.metric, r.read(p.Counters), name, path)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"sync/atomic"
 
@@ -82,8 +83,8 @@ func (s *fabrics) reach(ctx context.Context) host.Reach {
 
 func (s *fabrics) Close() error {
 	var errs []error
-	for i := len(s.open) - 1; i >= 0; i-- {
-		errs = append(errs, s.open[i].Close())
+	for _, f := range slices.Backward(s.open) {
+		errs = append(errs, f.Close())
 	}
 	return errors.Join(errs...)
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -140,8 +141,8 @@ func (c *Controller) fail(err error) {
 // tearDown closes every queue, the I/O queues first, and waits for the goroutines.
 func (c *Controller) tearDown(queues []*Queue, err error) {
 	var closing sync.WaitGroup
-	for i := len(queues) - 1; i >= 0; i-- {
-		closing.Go(func() { queues[i].close(err) })
+	for _, q := range slices.Backward(queues) {
+		closing.Go(func() { q.close(err) })
 	}
 	closing.Wait()
 	c.work.Wait()

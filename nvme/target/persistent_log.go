@@ -174,8 +174,8 @@ func (s *Subsystem) eventPage() []byte {
 		h.Length += uint64(l.kept.Events[i].Size())
 	}
 	b := h.AppendTo(make([]byte, 0, h.Length))
-	for i := len(l.kept.Events) - 1; i >= 0; i-- {
-		b = l.kept.Events[i].AppendTo(b)
+	for _, e := range slices.Backward(l.kept.Events) {
+		b = e.AppendTo(b)
 	}
 	return b
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"slices"
 
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma"
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/softrnic"
@@ -75,8 +76,8 @@ func (h *Host) Abandon() {
 }
 
 func (h *Host) close() (err error) {
-	for i := len(h.closers) - 1; i >= 0; i-- {
-		err = errors.Join(err, h.closers[i].Close())
+	for _, c := range slices.Backward(h.closers) {
+		err = errors.Join(err, c.Close())
 	}
 	h.closers = nil
 	return err
