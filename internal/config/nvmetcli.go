@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/netip"
 	"reflect"
 	"slices"
 	"strconv"
@@ -121,6 +122,7 @@ func FromNVMeTCLI(name string, b []byte, secrets string) (*Import, error) {
 	for i := range in.Ports {
 		im.port(&in.Ports[i], in.Subsystems)
 	}
+	im.bothFamilies()
 	if err := im.c.Validate(); err != nil {
 		var fe *FieldError
 		if errors.As(err, &fe) {
@@ -243,6 +245,23 @@ func (im *importer) port(p *nvmetPort, all []nvmetSubsystem) {
 		im.referral(e, &p.Referrals[i])
 	}
 	im.served(e, p.Subsystems, all)
+}
+
+// bothFamilies adds 0.0.0.0 to each [::] of TCP: there nvmet accepts connections over IPv4 too, unless
+// net.ipv6.bindv6only is set, and this target doesn't. Over RDMA neither does.
+func (im *importer) bothFamilies() {
+	for _, e := range slices.Clone(im.c.Listen) {
+		four := cli.Endpoint{Transport: e.Transport, Addr: netip.AddrPortFrom(netip.IPv4Unspecified(), e.Addr.Port())}
+		if e.Transport != nvme.TransportTCP || e.Addr.Addr() != netip.IPv6Unspecified() || slices.ContainsFunc(im.c.Listen, four.Overlaps) {
+			continue
+		}
+		im.c.Listen = append(im.c.Listen, four)
+		for _, a := range slices.Clone(im.c.ANA) {
+			if *a.Listen == e {
+				im.c.SetANA(a.Group, nvme.ANAState(a.State), &four)
+			}
+		}
+	}
 }
 
 // referral imports a referral of a port. Here all ports report all referrals.

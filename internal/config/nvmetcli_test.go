@@ -96,6 +96,43 @@ func TestFromNVMeTCLIWithoutTLS(t *testing.T) {
 	}
 }
 
+// TestFromNVMeTCLIEverywhere: a port at [::] serves hosts over IPv4 too, as Linux's TCP does.
+func TestFromNVMeTCLIEverywhere(t *testing.T) {
+	port := func(trtype, traddr string) string {
+		family := map[bool]string{false: "ipv4", true: "ipv6"}[strings.Contains(traddr, ":")]
+		return fmt.Sprintf(`{"addr": {"adrfam": %q, "traddr": %q, "trsvcid": "4420", "trtype": %q}, "subsystems": ["nqn.2026-11.org.example:s"],
+    "ana_groups": [{"ana": {"state": "optimized"}, "grpid": 1}, {"ana": {"state": "inaccessible"}, "grpid": 2}]}`, family, traddr, trtype)
+	}
+	for _, x := range []struct{ ports, listen string }{
+		{port("tcp", "::"), "tcp://[::]:4420 tcp://0.0.0.0:4420"},
+		{port("tcp", "::1"), "tcp://[::1]:4420"},
+		{port("tcp", "0.0.0.0"), "tcp://0.0.0.0:4420"},
+		{port("rdma", "::"), "rdma://[::]:4420"},                                                 // rdma_set_afonly
+		{port("tcp", "::") + "," + port("tcp", "0.0.0.0"), "tcp://[::]:4420 tcp://0.0.0.0:4420"}, // with net.ipv6.bindv6only
+		{port("tcp", "::") + "," + port("tcp", "192.0.2.1"), "tcp://[::]:4420 tcp://192.0.2.1:4420"},
+	} {
+		in := `{"ports": [` + x.ports + `], "subsystems": [{"nqn": "nqn.2026-11.org.example:s", "attr": {"allow_any_host": "1"},
+  "namespaces": [{"device": {"path": "/dev/sdb"}, "enable": 1, "ana_grpid": 2, "nsid": 1}]}]}`
+		im, err := FromNVMeTCLI("f", []byte(in), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var listen, refuse []string
+		for _, e := range im.Config.Listen {
+			listen = append(listen, e.String())
+		}
+		for _, a := range im.Config.ANA {
+			refuse = append(refuse, a.Listen.String())
+		}
+		if got := strings.Join(listen, " "); got != x.listen {
+			t.Errorf("it listens on %s, want %s", got, x.listen)
+		}
+		if got := strings.Join(refuse, " "); got != x.listen {
+			t.Errorf("group 2 is inaccessible at %s, want %s", got, x.listen)
+		}
+	}
+}
+
 // TestFromNVMeTCLISecrets: secrets go to a file of their own, or nowhere.
 func TestFromNVMeTCLISecrets(t *testing.T) {
 	const in = `{
