@@ -315,3 +315,37 @@ func TestTargetDeviceRemoval(t *testing.T) {
 	}
 	_ = c.Close()
 }
+
+// TestEndsOfAHostsQueue: the core is told why a queue has ended, and only what neither side wanted counts as failed.
+func TestEndsOfAHostsQueue(t *testing.T) {
+	for name, x := range map[string]struct {
+		end    func(r *hostileRig)
+		is     error // nil: Closed(nil)
+		failed uint64
+	}{
+		"by the host":   {func(r *hostileRig) { _ = r.q.Close() }, nil, 0},
+		"by the target": {func(r *hostileRig) { _ = r.p.id.Disconnect() }, rdma.ErrDisconnected, 0},
+		"by a fault":    {func(r *hostileRig) { r.submit(0); r.answer(1, 0) }, rdma.ErrProtocol, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newHostileRig(t)
+				defer r.close()
+				r.redial(hostileSize, 0)
+				c := r.tr.Counters()
+				if c.Connections.Load() != 1 || c.Accepted.Load() != 2 {
+					t.Errorf("%d connections of %d", c.Connections.Load(), c.Accepted.Load())
+				}
+				x.end(r)
+				err := <-r.sink.closed
+				var at *rdma.ConnError
+				if !errors.Is(err, x.is) || x.is != nil && (!errors.As(err, &at) || at.Peer != simNVMe || at.QID != 1) {
+					t.Errorf("ended because of %v, want %v", err, x.is)
+				}
+				if c.Connections.Load() != 0 || c.Failed.Load() != x.failed {
+					t.Errorf("%d connections are left, %d failed", c.Connections.Load(), c.Failed.Load())
+				}
+			})
+		})
+	}
+}
