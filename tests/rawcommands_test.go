@@ -23,10 +23,10 @@ func TestRawCommands(t *testing.T) {
 			t.Helper()
 			return tgt.must(t, cliTimeout, transport, verb, args(flags)...)
 		}
-		if out := run("io-passthru", "--opcode 0x01 --nsid 1 --cdw10 "+slba+" --data-len 4k --input-file "+dir+"/block"); out != "result: 0x00000000\n" {
+		if out := run("io-passthru", "--opcode 0x01 --nsid 1 --cdw10 "+slba+" --data-len 4k --write --input-file "+dir+"/block"); out != "result: 0x00000000\n" {
 			t.Errorf("%s: Write: %q", transport, out)
 		}
-		if out := run("io-passthru", "--opcode 0x02 --nsid 1 --cdw10 "+slba+" --data-len 4k -b"); out != string(block) {
+		if out := run("io-passthru", "--opcode 0x02 --nsid 1 --cdw10 "+slba+" --data-len 4k --read -b"); out != string(block) {
 			t.Errorf("%s: Read brought other data, %d bytes", transport, len(out))
 		}
 		if r := tgt.run(t, cliTimeout, transport, "read", "--offset", offset, "--length", "4k", "--quiet"); r.stdout != string(block) {

@@ -49,7 +49,7 @@ func (f *connFlags) add(c *cobra.Command, subsystem bool) {
 		fl.StringVarP(&f.nqn, "nqn", "n", "", "`NQN` of the subsystem (default the only one of the target)")
 	}
 	fl.StringVarP(&f.hostNQN, "hostnqn", "q", "", "`NQN` of this host (default nvme-cli's, or one derived from the machine's identity)")
-	fl.StringVar(&f.hostID, "hostid", "", "`UUID` of this host (default likewise)")
+	fl.StringVarP(&f.hostID, "hostid", "I", "", "`UUID` of this host (default likewise)")
 	f.secrets.add(fl)
 	if subsystem {
 		fl.IntVarP(&f.queues, "nr-io-queues", "i", 0, "`number` of I/O queues (default one per processor)")

@@ -20,6 +20,8 @@ type rawFlags struct {
 	dwords [16]uint32
 	length cli.Size
 	input  string
+	read   bool // as nvme-cli wants it said; here it must agree with the opcode
+	write  bool
 	raw    bool
 }
 
@@ -79,6 +81,8 @@ func newPassthru(use, short, long, example string, queue func(*session) *host.Qu
 		fl.Uint32Var(&f.dwords[i], fmt.Sprintf("cdw%d", i), 0, fmt.Sprintf("`value` of dword %d", i))
 	}
 	fl.Var(&f.length, "data-len", "bytes of data that it moves (default 0)")
+	fl.BoolVar(&f.read, "read", false, "the command brings data, as its opcode must say too")
+	fl.BoolVar(&f.write, "write", false, "the command sends data, as its opcode must say too")
 	fl.StringVar(&f.input, "input-file", "-", "`FILE` with the data to send; - for standard input")
 	fl.BoolVarP(&f.raw, "raw-binary", "b", false, "print the data that it brings as it is, and nothing else")
 	c.PreRunE = func(c *cobra.Command, _ []string) error { return f.check(c) }
@@ -96,6 +100,10 @@ func (f *rawFlags) check(c *cobra.Command) error {
 		return cli.Usage("--opcode %#02x: Fabrics commands are the connection's own; nvmeinit show-regs reads properties", f.opcode)
 	case direction == nvme.BothWays:
 		return cli.Usage("--opcode %#02x moves data both ways, which Fabrics doesn't", f.opcode)
+	case f.read && direction != nvme.CtrlToHost:
+		return cli.Usage("--read: opcode %#02x brings no data (its last two bits aren't 10)", f.opcode)
+	case f.write && direction != nvme.HostToCtrl:
+		return cli.Usage("--write: opcode %#02x sends no data (its last two bits aren't 01)", f.opcode)
 	case direction == nvme.NoData && f.length != 0:
 		return cli.Usage("--data-len %d: opcode %#02x moves no data (its last two bits are 0)", f.length, f.opcode)
 	case direction != nvme.HostToCtrl && c.Flags().Changed("input-file"):
