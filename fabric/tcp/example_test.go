@@ -2,6 +2,7 @@ package tcp_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log"
 	"net/netip"
@@ -11,6 +12,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/blockdev"
 	"github.com/nvme-anywhere/nvmeof/fabric/tcp"
 	"github.com/nvme-anywhere/nvmeof/nvme"
+	"github.com/nvme-anywhere/nvmeof/nvme/dhchap"
 	"github.com/nvme-anywhere/nvmeof/nvme/host"
 	"github.com/nvme-anywhere/nvmeof/nvme/multipath"
 	"github.com/nvme-anywhere/nvmeof/nvme/target"
@@ -119,6 +121,57 @@ func Example_paths() {
 	}
 	fmt.Println(sub.Paths()[1].State, sub.Close(), listeners[1].Close())
 	// Output: live <nil> <nil>
+}
+
+// Host and controller prove to each other that they know their secrets. A host that doesn't know its own is refused.
+func Example_authentication() {
+	ctx := context.Background()
+	const hostNQN = "nqn.2024-01.com.example:host"
+	var secrets [3]*dhchap.Secret
+	for i := range secrets {
+		s, err := dhchap.Generate(nvme.AuthSHA256, 32)
+		if err != nil {
+			log.Fatal(err)
+		}
+		secrets[i] = s
+	}
+	hostSecret, controllerSecret, other := secrets[0], secrets[1], secrets[2]
+	tgt, volume := exportMemory()
+	defer volume.Close()
+	defer tgt.Close(ctx)
+	err := tgt.SetAuthentication(&target.Authentication{Hosts: map[string]target.HostSecrets{
+		hostNQN: {Host: hostSecret, Controller: controllerSecret},
+	}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	listener, err := tcp.ListenTarget(netip.MustParseAddrPort("127.0.0.1:0"), tgt, tcp.TargetConfig{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer listener.Close()
+
+	transport, err := tcp.NewTransport(tcp.HostConfig{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer transport.Close()
+	connect := func(secret *dhchap.Secret) error {
+		ctrl, err := host.Connect(ctx, host.Config{
+			Transport: transport, Remote: listener.Addr(), SubNQN: exampleNQN, HostNQN: hostNQN,
+			Authentication: &host.Authentication{Secret: secret, ControllerSecret: controllerSecret},
+		})
+		if err != nil {
+			return err
+		}
+		return ctrl.Close()
+	}
+	fmt.Println("with the host's secret:", connect(hostSecret))
+	err = connect(other)
+	fmt.Println("with another one, it is refused:", errors.Is(err, host.ErrAuthentication))
+	// Output:
+	// with the host's secret: <nil>
+	// with another one, it is refused: true
 }
 
 // A host that creates a namespace itself; the target has a directory for namespaces that hosts create.
