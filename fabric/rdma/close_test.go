@@ -316,6 +316,60 @@ func TestTargetDeviceRemoval(t *testing.T) {
 	_ = c.Close()
 }
 
+// stoppingCM stops a listener while it answers a connection request: at the beginning, or, if late is set, before it
+// accepts.
+type stoppingCM struct {
+	verbs.ConnectionManager
+	late     bool
+	listener atomic.Pointer[rdma.Listener]
+}
+
+type stoppingID struct {
+	verbs.CMID
+	cm *stoppingCM
+}
+
+func (c *stoppingCM) CreateID(handler verbs.CMHandler) (verbs.CMID, error) {
+	return c.ConnectionManager.CreateID(func(ev verbs.CMEvent) {
+		switch {
+		case ev.Type != verbs.CMConnectRequest:
+		case c.late:
+			ev.ID = stoppingID{ev.ID, c}
+		default:
+			c.listener.Load().Stop()
+		}
+		handler(ev)
+	})
+}
+
+func (i stoppingID) SetHandler(h verbs.CMHandler) {
+	i.cm.listener.Load().Stop()
+	i.CMID.SetHandler(h)
+}
+
+// TestRefusedByOneThatStops: a listener that stops refuses a host for lack of resources, as Linux does with whatever has
+// no status of its own, and not without a status, or with 0, which is none.
+func TestRefusedByOneThatStops(t *testing.T) {
+	r := newRig(t, rdma.TargetConfig{}, memory(t, 1<<20))
+	for port, late := range map[uint16]bool{4421: false, 4422: true} {
+		addr := netip.AddrPortFrom(r.addr.Addr(), port)
+		cm := &stoppingCM{ConnectionManager: r.targetNIC, late: late}
+		l, err := rdma.ListenTarget(cm, addr, r.target, rdma.TargetConfig{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		cm.listener.Store(l)
+		_, err = r.transport.Dial(t.Context(), host.QueueAttr{Remote: addr, Size: 32, Sink: noSink{}})
+		var reject *rdma.RejectError
+		if !errors.As(err, &reject) || reject.Status != rdma.RejectNoResources {
+			t.Errorf("late %v: %v, want status %q", late, err, rdma.RejectNoResources)
+		}
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // TestEndsOfAHostsQueue: the core is told why a queue has ended, and only what neither side wanted counts as failed.
 func TestEndsOfAHostsQueue(t *testing.T) {
 	for name, x := range map[string]struct {

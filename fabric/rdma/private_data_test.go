@@ -82,8 +82,17 @@ func TestReject(t *testing.T) {
 	if s, ok := parseReject(append(wire, make([]byte, 144)...)); !ok || s != RejectInvalidHSQSize {
 		t.Fatalf("parsed %v, %v", s, ok)
 	}
-	if _, ok := parseReject(make([]byte, 148)); ok {
-		t.Fatal("a rejection without private data was read as one with a status")
+	for name, b := range map[string][]byte{
+		"without private data": make([]byte, 148), "too short": wire[:3], "another RECFMT": append([]byte{1}, wire[1:]...),
+	} {
+		if s, ok := parseReject(b); ok {
+			t.Errorf("%s: read as %v", name, s)
+		}
+	}
+	for s, want := range map[RejectStatus]string{0: "status 0", RejectInvalidCNTLID: "invalid controller identifier", 10: "status 10", 0xffff: "status 65535"} {
+		if got := s.String(); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
 	}
 }
 

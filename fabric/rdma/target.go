@@ -185,7 +185,8 @@ func (l *Listener) event(ev verbs.CMEvent) {
 		return
 	}
 	if !l.begin() {
-		_ = ev.ID.Destroy() // which rejects it
+		_ = ev.ID.Reject(RejectNoResources.bytes())
+		_ = ev.ID.Destroy()
 		return
 	}
 	defer l.done.Done()
@@ -196,7 +197,7 @@ func (l *Listener) event(ev verbs.CMEvent) {
 		} else {
 			l.cfg.Log.Warn("rdma: connection refused", "transport", "rdma", "remote", ev.ID.RemoteAddr(), "status", status, "err", err)
 		}
-		_ = ev.ID.Reject(status.bytes())
+		_ = ev.ID.Reject(cmp.Or(status, RejectNoResources).bytes())
 		_ = ev.ID.Destroy()
 	}
 }
