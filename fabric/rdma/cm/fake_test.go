@@ -393,8 +393,8 @@ func (nd *node) wantEmpty() {
 	nd.m.mu.Lock()
 	defer nd.m.mu.Unlock()
 	tb := &nd.m.table
-	if len(tb.byLocal)+len(tb.byID)+len(tb.byQPN)+tb.timers.Len() != 0 {
-		nd.t.Errorf("%v: table not empty: %d %d %d %d", nd.addr, len(tb.byLocal), len(tb.byID), len(tb.byQPN), tb.timers.Len())
+	if len(tb.byLocal)+len(tb.byID)+len(tb.byQPN)+len(tb.uses)+tb.timers.Len() != 0 {
+		nd.t.Errorf("%v: table not empty: %d %d %d %d %d", nd.addr, len(tb.byLocal), len(tb.byID), len(tb.byQPN), len(tb.uses), tb.timers.Len())
 	}
 	c := nd.m.Counters()
 	if c.Connections.Load() != 0 || c.HalfOpen.Load() != 0 {
