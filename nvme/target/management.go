@@ -33,8 +33,6 @@ func (r *Request) namespaceManagement() {
 		r.fail(nvme.StatusInvalidOpcode, offOpcode)
 	case a > nvme.NSDelete:
 		r.fail(nvme.StatusInvalidField, nvme.NSManagementOffSEL)
-	case a == nvme.NSDelete && r.Cmd.NSID() != nvme.NSIDAll && s.namespace(r.Cmd.NSID()) == nil:
-		r.fail(nvme.StatusInvalidNamespace, offNSID)
 	case a == nvme.NSDelete:
 		if r.mayReach() {
 			s.work.Go(r.deleteNamespaces)
