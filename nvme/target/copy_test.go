@@ -33,7 +33,9 @@ func TestCopy(t *testing.T) {
 				defer s.close()
 				ranges := []nvme.CopyRange{{SLBA: 7, Blocks: 100}, {SLBA: 500, Blocks: 1}, {SLBA: 0, Blocks: 33}, {SLBA: 7, Blocks: 2}, {SLBA: 1500, Blocks: 3}}
 				cmd, data := copyCommand(1024, nvme.ControlFUA, ranges...)
-				s.io.must(cmd, data)
+				if v := s.io.must(cmd, data).DW0(); v != 0 {
+					t.Errorf("dword 0 is %d, though all ranges are copied", v)
+				}
 				want := before
 				at := 1024 * 512
 				for _, r := range ranges {

@@ -206,6 +206,7 @@ func TestTooManyChanged(t *testing.T) {
 		t.Error("not too many")
 	}
 	c.namespaceChanged(5)
+	c.namespaceChanged(5)
 	if p := changedNamespaces(q, false); p.TooMany || !slices.Equal(p.NSIDs, []uint32{5}) {
 		t.Errorf("%+v", p)
 	}

@@ -329,6 +329,9 @@ func TestDSMRanges(t *testing.T) {
 	advice := command(func(c *nvme.Command) { c.SetDSM(1, 1, nvme.DSMIntegralRead) })
 	for _, r := range []nvme.DSMRange{{SLBA: 2048, Blocks: 1}, {SLBA: 2047, Blocks: 2}, {SLBA: 3000, Blocks: 1}, {SLBA: 1 << 63, Blocks: 1}} {
 		s.io.fails(advice, r.AppendTo(nil), nvme.StatusLBAOutOfRange|dnr)
+		if e := lastError(s.admin); e.LBA != max(r.SLBA, 2048) {
+			t.Errorf("%d blocks at %d: LBA %d is the first in error", r.Blocks, r.SLBA, e.LBA)
+		}
 	}
 	s.admin.must(setFeature(nvme.FeatWriteProtect, 1, writeProtected), nil)
 	s.io.fails(cmd, data, nvme.StatusNamespaceWriteProtected|dnr)
