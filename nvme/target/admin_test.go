@@ -3,6 +3,7 @@ package target
 import (
 	"bytes"
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -110,6 +111,41 @@ func TestLogPages(t *testing.T) {
 	q.fails(getLog(nvme.GetLogPage{LID: nvme.LogFirmware, Length: 8}), page[:4], nvme.StatusSGLLengthInvalid|dnr)
 	q.fails(getLog(nvme.GetLogPage{LID: nvme.LogFirmware, Length: 2 << 20}), page, nvme.StatusInvalidField|dnr)
 	q.fails(getLog(nvme.GetLogPage{LID: nvme.LogFirmware, Length: 4, Offset: 1 << 63}), page[:4], nvme.StatusInvalidField|dnr)
+}
+
+// TestSupportedLogs: which log pages a controller has, with a Store and without, and a discovery controller.
+func TestSupportedLogs(t *testing.T) {
+	always := []nvme.LID{nvme.LogSupported, nvme.LogError, nvme.LogSMART, nvme.LogFirmware, nvme.LogChangedNamespaces, nvme.LogEffects,
+		nvme.LogANA, nvme.LogFeatureEffects, nvme.LogMIEffects, nvme.LogReservation, nvme.LogSanitize}
+	for name, tc := range map[string]struct {
+		store bool
+		nqn   string
+		want  []nvme.LID
+	}{
+		"without a Store": {false, testNQN, always},
+		"with a Store":    {true, testNQN, append(slices.Clone(always), nvme.LogPersistent)},
+		"discovery":       {true, nvme.DiscoveryNQN, []nvme.LID{nvme.LogSupported, nvme.LogError, nvme.LogFeatureEffects, nvme.LogMIEffects, nvme.LogDiscovery}},
+	} {
+		tg := newTargetWith(t, func(c *Config) {
+			if tc.store {
+				c.Store = newMemStore()
+			}
+		}, newTestVolume(1<<20, 512))
+		q := dial(t, tg)
+		connectAdmin(q, tc.nqn, 0)
+		page := make([]byte, 1024)
+		q.must(getLog(nvme.GetLogPage{LID: nvme.LogSupported, Length: 1024}), page)
+		var logs nvme.SupportedLogs
+		if err := logs.Parse(page); err != nil {
+			t.Fatal(err)
+		}
+		for lid, supported := range logs {
+			if want := slices.Contains(tc.want, nvme.LID(lid)); (supported != 0) != want {
+				t.Errorf("%s: %v is %#x", name, nvme.LID(lid), supported)
+			}
+		}
+		q.hangUp(nil)
+	}
 }
 
 // TestLogByIndex: a log page can be read at the index of an entry only if the controller says so (NVMe base, "LID

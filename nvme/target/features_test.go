@@ -66,7 +66,7 @@ func TestFeatures(t *testing.T) {
 		{nvme.FeatArbitration, 0x04030201, 0, 0, 0x04030201, 0},
 		{nvme.FeatPower, 0, 0, 0, 0, 0},
 		{nvme.FeatPower, 1, nvme.StatusInvalidField | dnr, 0, 0, 0},
-		{nvme.FeatPower, 2 << 5, 0, 0, 2 << 5, 0}, // Workload Hint
+		{nvme.FeatPower, 1<<8 | 2<<5, 0, 0, 2 << 5, 0}, // Workload Hint, and a reserved bit
 		{nvme.FeatTempThreshold, 350, 0, 0, 350, 0xffff},
 		{nvme.FeatTempThreshold, 1<<20 | 270, 0, 1 << 20, 270, 0},
 		{nvme.FeatTempThreshold, 1 << 16, nvme.StatusInvalidField | dnr, 0, 350, 0xffff},

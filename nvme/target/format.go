@@ -58,7 +58,6 @@ func (r *Request) runFormat(ns *Namespace) {
 	}
 	ns.sub.noteEvent(nvme.PersistentFormatStart, e.q.ctrl, &nvme.FormatStartEvent{NSID: ns.nsid, FNA: nvme.FNANoBroadcast, CDW10: r.Cmd.CDW10()})
 	e.chainDone = (*Request).formatted
-	e.io.Length, e.io.Offset = 0, 0
 	r.run(int(ns.blocks.Load()<<ns.shift), (*Request).nextFormat)
 }
 

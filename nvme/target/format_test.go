@@ -2,6 +2,7 @@ package target
 
 import (
 	"bytes"
+	"errors"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -114,6 +115,20 @@ func TestFormatFails(t *testing.T) {
 	if st := tg.Subsystem(testNQN).namespace(1).state.Load(); st != 0 {
 		t.Errorf("state bits %#x are left", st)
 	}
+}
+
+// TestFormatNotSaved: Format fails if it can't be saved that no block is marked uncorrectable any more.
+func TestFormatNotSaved(t *testing.T) {
+	store := newMemStore()
+	s := connectAs(t, newTargetWith(t, func(c *Config) { c.Store = store }, newTestVolume(1<<20, 512)), 1)
+	defer s.close()
+	s.io.must(ioCommand(nvme.OpWriteUncorrectable, 5, 1, 0), nil)
+	store.setErr(errors.New("disk full"))
+	s.admin.fails(formatCommand(1, 0, nvme.EraseNone), nil, nvme.StatusInternalError)
+	store.setErr(nil)
+	s.io.fails(ioCommand(nvme.OpRead, 5, 1, 0), make([]byte, 512), mediumError)
+	s.admin.must(formatCommand(1, 0, nvme.EraseNone), nil)
+	s.io.must(ioCommand(nvme.OpRead, 5, 1, 0), make([]byte, 512))
 }
 
 // TestFormatWaits: a Format that waited for the namespace is executed only if the host may still format it then.

@@ -373,3 +373,34 @@ func TestLeftVolumeStays(t *testing.T) {
 		t.Error("it is never removed")
 	}
 }
+
+// TestCreatedIdentity: a namespace that a host created has a UUID of its own, which outlives the target; the next one
+// that is created under its NSID has another.
+func TestCreatedIdentity(t *testing.T) {
+	pool, store := newMemPool(1<<20), newMemStore()
+	uuid := func(s *session, nsid uint32) [16]byte {
+		s.admin.must(attachCommand(nsid, nvme.NSAttach), controllerList(s.cntlid))
+		var d nvme.NSDescriptors
+		if err := d.Parse(identifyPage(s.admin, nvme.CNSDescriptors, nsid)); err != nil {
+			t.Fatal(err)
+		}
+		s.admin.must(attachCommand(nsid, nvme.NSDetach), controllerList(s.cntlid))
+		return d.UUID
+	}
+	tg := newManaged(t, pool, store)
+	s := connectAs(t, tg, 1)
+	nsid := create(s.admin, nvme.NMICShared)
+	first := uuid(s, nsid)
+	s.close()
+	closeTarget(t, tg)
+
+	s = connectAs(t, newManaged(t, pool, store), 1)
+	defer s.close()
+	if again := uuid(s, nsid); again != first {
+		t.Errorf("UUID %x after a restart, before that %x", again, first)
+	}
+	s.admin.must(deleteCommand(nsid), nil)
+	if next := create(s.admin, nvme.NMICShared); next != nsid || uuid(s, next) == first {
+		t.Errorf("namespace %d, with the UUID of the one before: %t", next, uuid(s, next) == first)
+	}
+}
