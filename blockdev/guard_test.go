@@ -1,6 +1,7 @@
 package blockdev
 
 import (
+	"errors"
 	"slices"
 	"testing"
 )
@@ -61,5 +62,44 @@ func TestGuardPieces(t *testing.T) {
 				t.Errorf("%s of %d bytes at %d: %v, want %v", name, tc.n, tc.off, got, tc.want)
 			}
 		}
+	}
+}
+
+// TestGuardViewRefused: a view that a writer waits for in its last stripe keeps none of the others.
+func TestGuardViewRefused(t *testing.T) {
+	const stripes = 4
+	ended := 0
+	g := NewGuard(stripes*stripeSize, func(*Request, int64, int64) {}, func(*Request) { ended++ })
+	held, ok := g.View((stripes-1)*stripeSize, stripeSize)
+	if !ok || g.Write(&Request{Op: OpWrite, Offset: (stripes - 1) * stripeSize, Length: MinBlockSize}) {
+		t.Fatal("a writer doesn't wait for a view")
+	}
+	if _, ok := g.View(0, stripes*stripeSize); ok {
+		t.Error("a view where a writer waits")
+	}
+	for s := range int64(stripes - 1) {
+		if !g.Write(&Request{Op: OpWrite, Offset: s * stripeSize, Length: MinBlockSize}) {
+			t.Errorf("stripe %d: a writer waits", s)
+		}
+	}
+	g.Release(held)
+	if ended != 1 {
+		t.Errorf("%d writers went on when the view ended, want 1", ended)
+	}
+}
+
+// TestGuardExcludeFails: the first error ends Exclude, and keeps nobody out.
+func TestGuardExcludeFails(t *testing.T) {
+	g := NewGuard(4*stripeSize, func(*Request, int64, int64) {}, nil)
+	failure, calls := errors.New("failure"), 0
+	err := g.Exclude(0, 12*stripeSize, func(int64, int64) error { // three times the table
+		calls++
+		return failure
+	})
+	if !errors.Is(err, failure) || calls != 1 {
+		t.Errorf("%v after %d calls", err, calls)
+	}
+	if !g.Write(&Request{Op: OpWrite, Length: 4 * stripeSize}) {
+		t.Error("a writer waits")
 	}
 }

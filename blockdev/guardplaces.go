@@ -36,11 +36,8 @@ func (g *Guard) replace(off int64, by place) {
 }
 
 // moveAside moves the stripe at off to a free place, with its content unless the n bytes that are written next are the
-// whole stripe. It returns false if no place is free, or stripes can't move. e.mu is held.
+// whole stripe. It returns false if no place is free. e.mu is held.
 func (g *Guard) moveAside(e *guardEntry, off, n int64) bool {
-	if g.places == nil {
-		return false
-	}
 	to := g.places.take(1)
 	if to == 0 {
 		return false

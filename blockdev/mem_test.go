@@ -186,6 +186,31 @@ func TestMemorySlowReader(t *testing.T) {
 	}
 }
 
+// TestMemorySlowReaderOfMany: writers that go on to come don't make the first one wait longer.
+func TestMemorySlowReaderOfMany(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v := newTestMemory(t, 3)
+		_, token, err := v.View(nil, 0, 3*stripeSize)
+		if err != nil {
+			t.Fatal(err)
+		}
+		write := func(stripe int64) *atomic.Bool {
+			return v.begin(t, &Request{Op: OpWrite, Offset: stripe * stripeSize, Length: MinBlockSize, Bufs: [][]byte{make([]byte, MinBlockSize)}})
+		}
+		first := write(0)
+		for range 4 {
+			time.Sleep(patience / 2)
+			write(1)
+		}
+		time.Sleep(patience / 4) // twice patience, and some more
+		synctest.Wait()
+		if !first.Load() {
+			t.Error("the first writer still waits")
+		}
+		v.Release(token)
+	})
+}
+
 // TestMemorySlowReaders: if no place is free, a writer waits until one is, or until the views end.
 func TestMemorySlowReaders(t *testing.T) {
 	for _, views := range []bool{false, true} {
