@@ -138,12 +138,11 @@ type tallied struct {
 	err              error // the maps can't be read
 }
 
-// tally reads all entries, and sets each extent's set of free blocks.
+// tally reads all entries, and removes the blocks that they name from each extent's set of free ones. It is called once.
 func (v *atomicVolume) tally() (t tallied) {
 	defer v.m.caughtReading(&t.err, debug.SetPanicOnFault(true))
 	xs := *v.extents.Load()
 	for _, x := range xs {
-		x.free = newFreeSet(int(x.rec.dataBlocks))
 		t.free += int(x.rec.dataBlocks)
 	}
 	for _, x := range xs {

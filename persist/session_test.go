@@ -260,6 +260,23 @@ func TestKilledReadOnly(t *testing.T) {
 	wantBlocks(t, path, blockdev.Options{}, -1)
 }
 
+// TestKilledCopy: a working map counts in the file whose page cache it is in, and not in a copy.
+func TestKilledCopy(t *testing.T) {
+	path, _ := unflushed(t)
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := path + "-copy"
+	if err := os.WriteFile(other, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if r := mustCheck(t, other, false); r.Open || r.Used != 0 || !r.Clean() {
+		t.Errorf("the copy: %+v", r)
+	}
+	wantBlocks(t, path, blockdev.Options{}, -1)
+}
+
 // TestKilledDamage: a damaged entry of the working map costs one logical block, and the repair carries over the others.
 func TestKilledDamage(t *testing.T) {
 	path, s := unflushed(t)
