@@ -281,6 +281,30 @@ func TestCutLines(t *testing.T) {
 	}
 }
 
+// TestTouch: whichever page of a range is missing, wherever in a page the range begins, that is found before the range is
+// lent or shown.
+func TestTouch(t *testing.T) {
+	page := os.Getpagesize()
+	m := &mapping{mem: mapped(t, 16*page)}
+	for at := 0; at < len(m.mem); at += page {
+		one := m.mem[at : at+page]
+		if err := unix.Mprotect(one, unix.PROT_NONE); err != nil {
+			t.Fatal(err)
+		}
+		for _, from := range []int{0, 512, page - 512} {
+			if err := m.touch(int64(from), int64(len(m.mem)-512-from)); !errors.Is(err, errFault) {
+				t.Errorf("page %d is missing, from byte %d on: %v", at/page, from, err)
+			}
+		}
+		if err := m.touch(0, int64(at)); err != nil {
+			t.Errorf("the pages before page %d: %v", at/page, err)
+		}
+		if err := unix.Mprotect(one, unix.PROT_READ|unix.PROT_WRITE); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // TestOtherPanics checks that panics from elsewhere than the mapping continue.
 func TestOtherPanics(t *testing.T) {
 	m := &mapping{mem: mapped(t, 4096)}
