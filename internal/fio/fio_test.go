@@ -599,6 +599,30 @@ func TestReport(t *testing.T) {
 	}
 }
 
+// TestLatencyShares: a latency counts below the first bound that it doesn't reach, as in fio.
+func TestLatencyShares(t *testing.T) {
+	for ns, want := range map[int64]string{1: "2", 2: "4", 9: "10", 10: "20", 99: "100", 100: "250"} {
+		var m loadgen.Measured
+		m.Latency.Record(ns)
+		shares, _, _ := latencyShares(&m)
+		for _, s := range shares {
+			if (s.value == 100) != (s.name == want) {
+				t.Errorf("%d ns: latency_ns %q has %v percent", ns, s.name, s.value)
+			}
+		}
+	}
+	for d, want := range map[time.Duration]string{900 * time.Millisecond: "1000", 1500 * time.Millisecond: "2000", 3 * time.Second: ">=2000"} {
+		var m loadgen.Measured
+		m.Latency.Record(int64(d))
+		_, _, shares := latencyShares(&m)
+		for _, s := range shares {
+			if (s.value == 100) != (s.name == want) {
+				t.Errorf("%v: latency_ms %q has %v percent", d, s.name, s.value)
+			}
+		}
+	}
+}
+
 // The members of our JSON are fio's, at every level, with values of the same types.
 func TestReportShape(t *testing.T) {
 	b, err := os.ReadFile("testdata/fio-3.33.json")
@@ -622,7 +646,7 @@ func TestReportShape(t *testing.T) {
 }
 
 // free holds objects whose members differ from run to run.
-var free = []string{"/bins", "/job options", "/global options", "/percentile"}
+var free = []string{"/bins", "/job options", "/global options"}
 
 func sameShape(t *testing.T, path string, theirs, ours any) {
 	t.Helper()

@@ -352,19 +352,20 @@ func depthLevels(counts [7]uint64) levels {
 	return spread(shares, "1", "2", "4", "8", "16", "32", ">=64")
 }
 
-// latencyShares returns fio's shares: the percentages of operations between each bound and the previous one.
+// latencyShares returns fio's shares: the percentages of operations that took less than each bound, and not less than
+// the previous one.
 func latencyShares(m *loadgen.Measured) (ns, us, ms levels) {
 	bounds := []int64{2, 4, 10, 20, 50, 100, 250, 500, 750, 1000}
 	shares := make([]float64, 3*len(bounds)+2)
 	for v, n := range m.Latency.Bins() {
 		share := 100 * float64(n) / float64(m.Latency.Count())
 		unit, i := int64(1), 0
-		for i < len(shares)-2 && v > bounds[i%len(bounds)]*unit {
+		for i < len(shares)-2 && v >= bounds[i%len(bounds)]*unit {
 			if i++; i%len(bounds) == 0 {
 				unit *= 1000
 			}
 		}
-		if i == len(shares)-2 && v > int64(2*time.Second) {
+		if i == len(shares)-2 && v >= int64(2*time.Second) {
 			i++
 		}
 		shares[i] += share
