@@ -563,7 +563,7 @@ func results(t *testing.T, options ...string) ([]*Job, *loadgen.Result) {
 }
 
 func TestReport(t *testing.T) {
-	jobs, res := results(t, "percentile_list=50:99")
+	jobs, res := results(t, "percentile_list=50:99", "iodepth=3")
 	r := NewReport("nvmeinit 1", time.Unix(1795242250, 0), nil)
 	r.Add(0, jobs, res, true)
 	if len(r.Jobs) != 2 {
@@ -575,6 +575,9 @@ func TestReport(t *testing.T) {
 	}
 	if j.User != 50 || j.System != 25 || j.Runtime != 2000 || j.Level[0].value != 75 || j.Level[2].value != 25 {
 		t.Errorf("%v%% user, %v%% system of %d ms, depths %v", j.User, j.System, j.Runtime, j.Level)
+	}
+	if j.LatDepth != 3 || j.Submit[1] != (level{"4", 100}) || j.Complete[1] != (level{"4", 100}) {
+		t.Errorf("a depth of %d, submitted %v, completed %v", j.LatDepth, j.Submit, j.Complete)
 	}
 	if j.Read.IOPSMin != 900 || j.Read.IOPSMax != 1100 || j.Read.IOPSMean != 1000 || math.Abs(j.Read.IOPSStdDev-math.Sqrt(20_000)) > 1e-9 || j.Read.IOPSSamples != 2 {
 		t.Errorf("in the course of it: %+v", j.Read)
@@ -599,28 +602,42 @@ func TestReport(t *testing.T) {
 	}
 }
 
-// TestLatencyShares: a latency counts below the first bound that it doesn't reach, as in fio.
+// TestLatencyShares: a latency counts below the first bound that it doesn't reach, in the unit that makes it less than
+// 1000, as in fio.
 func TestLatencyShares(t *testing.T) {
-	for ns, want := range map[int64]string{1: "2", 2: "4", 9: "10", 10: "20", 99: "100", 100: "250"} {
+	bounds := []int64{2, 4, 10, 20, 50, 100, 250, 500, 750, 1000}
+	check := func(ns int64, unit int, name string) {
+		t.Helper()
 		var m loadgen.Measured
 		m.Latency.Record(ns)
-		shares, _, _ := latencyShares(&m)
-		for _, s := range shares {
-			if (s.value == 100) != (s.name == want) {
-				t.Errorf("%d ns: latency_ns %q has %v percent", ns, s.name, s.value)
+		var all [3]levels
+		all[0], all[1], all[2] = latencyShares(&m)
+		for u, shares := range all {
+			for _, s := range shares {
+				want := 0.0
+				if u == unit && s.name == name {
+					want = 100
+				}
+				if s.value != want {
+					t.Errorf("%d ns: %q of unit %d has %v percent, want %v", ns, s.name, u, s.value, want)
+				}
 			}
 		}
 	}
-	for d, want := range map[time.Duration]string{900 * time.Millisecond: "1000", 1500 * time.Millisecond: "2000", 3 * time.Second: ">=2000"} {
-		var m loadgen.Measured
-		m.Latency.Record(int64(d))
-		_, _, shares := latencyShares(&m)
-		for _, s := range shares {
-			if (s.value == 100) != (s.name == want) {
-				t.Errorf("%v: latency_ms %q has %v percent", d, s.name, s.value)
+	for unit, size := range []int64{1, 1000, 1_000_000} {
+		least := size
+		for _, bound := range bounds {
+			most := bound*size - 1
+			if most > 128 { // the histogram knows it to within 1/64
+				most -= most / 64
 			}
+			check(least+least/64, unit, strconv.FormatInt(bound, 10))
+			check(most, unit, strconv.FormatInt(bound, 10))
+			least = bound * size
 		}
 	}
+	check(int64(1500*time.Millisecond), 2, "2000")
+	check(int64(3*time.Second), 2, ">=2000")
 }
 
 // The members of our JSON are fio's, at every level, with values of the same types.
