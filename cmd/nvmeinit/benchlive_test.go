@@ -83,6 +83,31 @@ func TestProgressNarrow(t *testing.T) {
 	}
 }
 
+// TestProgressUnits: the bar counts in the same units as the summary that follows it.
+func TestProgressUnits(t *testing.T) {
+	master, tty := pseudoTerminal(t)
+	if err := unix.IoctlSetWinsize(int(tty.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 25, Col: 120}); err != nil {
+		t.Fatal(err)
+	}
+	p := newProgress(tty, "read", 64<<20, false)
+	p.add(64 << 20)
+	p.stop()
+	if _, err := tty.WriteString("end\n"); err != nil {
+		t.Fatal(err)
+	}
+	said := ""
+	for shows := bufio.NewReader(master); !strings.Contains(said, "end\r\n"); {
+		line, err := shows.ReadString('\n')
+		if err != nil {
+			t.Fatal(err)
+		}
+		said += line
+	}
+	if !strings.Contains(said, "64 MiB in ") || strings.Contains(said, "67.11") {
+		t.Errorf("it shows %q", said)
+	}
+}
+
 // TestProgressOfNothing: a copy that is over before its line is shown also ends.
 func TestProgressOfNothing(t *testing.T) {
 	tty := terminal(t)

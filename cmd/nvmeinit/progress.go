@@ -8,6 +8,8 @@ import (
 	"github.com/jedib0t/go-pretty/v6/progress"
 	"github.com/jedib0t/go-pretty/v6/text"
 	"golang.org/x/sys/unix"
+
+	"github.com/nvme-anywhere/nvmeof/blockdev"
 )
 
 // progressBar is a line that shows the progress of a copy; a nil one shows nothing.
@@ -17,6 +19,9 @@ type progressBar struct {
 	done    chan struct{}
 }
 
+// units are those of the summaries.
+var units = progress.Units{Formatter: blockdev.FormatSize}
+
 // newProgress shows progress towards total bytes (0 or less: unknown) on w, if that is a terminal.
 func newProgress(w io.Writer, what string, total int64, quiet bool) *progressBar {
 	if quiet || !rewrites(w) {
@@ -24,7 +29,7 @@ func newProgress(w io.Writer, what string, total int64, quiet bool) *progressBar
 	}
 	p := &progressBar{
 		writer:  progress.NewWriter(),
-		tracker: &progress.Tracker{Message: what, Total: max(total, 0), Units: progress.UnitsBytes},
+		tracker: &progress.Tracker{Message: what, Total: max(total, 0), Units: units},
 		done:    make(chan struct{}),
 	}
 	p.writer.SetOutputWriter(w)
