@@ -88,6 +88,8 @@ func TestValues(t *testing.T) {
 		{"bssplit", "4k/50:8k/:16k/", func(j *Job) bool { return j.BS[0][1].Percent == 25 && j.BS[0][2].Percent == 25 }},
 		{"bssplit", "4k:8k:16k", func(j *Job) bool { return j.BS[0][0].Percent == 33 && j.BS[0][2].Percent == 34 }},
 		{"bssplit", "4k/100,8k/50:16k/50", func(j *Job) bool { return len(j.BS[0]) == 1 && len(j.BS[1]) == 2 }},
+		{"bssplit", "4k/0:8k/100", func(j *Job) bool { return j.BS[0][0].Percent == 0 && j.BS[0][1].Percent == 100 }},
+		{"bsrange", "4k-4k", func(j *Job) bool { return reflect.DeepEqual(j.BS[0], loadgen.Range(4096, 4096)) }},
 		{"bsrange", "4k-64k", func(j *Job) bool { return reflect.DeepEqual(j.BS[1], loadgen.Range(4096, 65536)) }},
 		{"blocksize_range", "4k-8k,(2*4k)-(128k-4k)", func(j *Job) bool {
 			return reflect.DeepEqual(j.BS[0], loadgen.Range(4096, 8192)) && reflect.DeepEqual(j.BS[2], loadgen.Range(8192, 124<<10))
@@ -104,6 +106,7 @@ func TestValues(t *testing.T) {
 		{"runtime", "2sec", func(j *Job) bool { return j.Runtime == 2*time.Second }},
 		{"thinktime", "10usec", func(j *Job) bool { return j.ThinkTime == 10*time.Microsecond }},
 		{"runtime", "1d", func(j *Job) bool { return j.Runtime == 24*time.Hour }},
+		{"runtime", "10d", func(j *Job) bool { return j.Runtime == 240*time.Hour }},
 		{"startdelay", "2", func(j *Job) bool { return j.Delay == 2*time.Second }},
 		{"thinktime", "2500", func(j *Job) bool { return j.ThinkTime == 2500*time.Microsecond }},
 		{"thinktime", "10ms", func(j *Job) bool { return j.ThinkTime == 10*time.Millisecond }},
@@ -116,6 +119,7 @@ func TestValues(t *testing.T) {
 		{"rate_iops", "10,20,30", func(j *Job) bool { return j.RateIOPS == [3]int{10, 20, 30} }},
 		{"rate_process", "poisson", func(j *Job) bool { return j.Poisson }},
 		{"random_distribution", "zipf", func(j *Job) bool { return j.Distribution == loadgen.Distribution{Kind: "zipf", Theta: 1.1} }},
+		{"random_distribution", "pareto", func(j *Job) bool { return j.Distribution == loadgen.Distribution{Kind: "pareto", Theta: 0.2} }},
 		{"random_distribution", "pareto:0.3", func(j *Job) bool { return j.Distribution == loadgen.Distribution{Kind: "pareto", Theta: 0.3} }},
 		{"random_distribution", "normal:20", func(j *Job) bool { return j.Distribution == loadgen.Distribution{Kind: "normal", Theta: 20} }},
 		{"random_distribution", "zoned:60/10:40/90%", func(j *Job) bool {
@@ -159,6 +163,7 @@ func TestBadValues(t *testing.T) {
 	for _, c := range []struct{ option, value, says string }{
 		{"bs", "4kk", "a size"},
 		{"bs", "1,2,3,4", "of writes and of trims"},
+		{"size", "8e", "less than 8 EiB"},
 		{"bs", "0x", "a size"},
 		{"bs", "0xk", "a size"},
 		{"bs", "0xffffffffffffffff", "a size"},
@@ -638,6 +643,22 @@ func TestLatencyShares(t *testing.T) {
 	}
 	check(int64(1500*time.Millisecond), 2, "2000")
 	check(int64(3*time.Second), 2, ">=2000")
+}
+
+// TestOverride: an option that is given again, as in a job after [global], replaces all that it said before.
+func TestOverride(t *testing.T) {
+	j := NewJob("test")
+	for _, v := range []string{"zoned:60/10:40/90", "zoned:,50/50:50/50"} {
+		if err := j.Set("random_distribution", v); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(j.Zones[loadgen.Read]) != 0 || len(j.Zones[loadgen.Write]) != 2 {
+		t.Errorf("zones %v", j.Zones)
+	}
+	if want := map[string]string{"random_distribution": "zoned:,50/50:50/50"}; !reflect.DeepEqual(j.Given(), want) {
+		t.Errorf("given %v, want %v", j.Given(), want)
+	}
 }
 
 // The members of our JSON are fio's, at every level, with values of the same types.
