@@ -116,8 +116,7 @@ func (s *superblock) end() uint64 {
 
 // encode returns the superblock as it is stored, superSize bytes.
 func (s *superblock) encode() []byte {
-	b := make([]byte, superSize)
-	p, le := b, binary.LittleEndian
+	p, le := make([]byte, superSize), binary.LittleEndian
 	copy(p, formatMagic)
 	le.PutUint32(p[offVersion:], formatVersion)
 	le.PutUint64(p[offGeneration:], s.generation)
@@ -135,7 +134,7 @@ func (s *superblock) encode() []byte {
 		}
 	}
 	le.PutUint32(p[offSum:], crc32.Checksum(p, castagnoli))
-	return b
+	return p
 }
 
 // parseSuper parses one copy.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"sync"
+	"time"
 
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
 	"github.com/nvme-anywhere/nvmeof/nvme"
@@ -260,7 +261,7 @@ func (q *hostQueue) connError(stage string, err error) error {
 func (q *hostQueue) Size() int { return q.attr.Size }
 
 // RTT returns 0: verbs has no estimate.
-func (q *hostQueue) RTT() int64 { return 0 }
+func (q *hostQueue) RTT() time.Duration { return 0 }
 
 // Local returns the address that the queue pair sends from.
 func (q *hostQueue) Local() netip.AddrPort { return q.id.LocalAddr() }

@@ -154,8 +154,7 @@ func (d *domain) region(region *blockdev.Region) (verbs.MR, error) {
 	if err != nil {
 		return nil, fmt.Errorf("registering a volume of %d bytes with %s: %w", len(region.Mem), d.dev.Attr().Name, err)
 	}
-	next := make(map[*blockdev.Region]verbs.MR, len(old)+1)
-	maps.Copy(next, old)
+	next := maps.Clone(old)
 	next[region] = mr
 	d.regions.Store(&next)
 	return mr, nil

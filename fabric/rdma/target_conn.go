@@ -1,6 +1,7 @@
 package rdma
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"sync"
@@ -293,11 +294,7 @@ func (c *targetConn) cmEvent(ev verbs.CMEvent) {
 	case verbs.CMDeviceRemoval:
 		c.fail(errUnplugged)
 	case verbs.CMConnectError, verbs.CMUnreachable, verbs.CMRejected:
-		err := ev.Err
-		if err == nil {
-			err = ErrDisconnected
-		}
-		c.fail(err)
+		c.fail(cmp.Or(ev.Err, ErrDisconnected))
 	}
 }
 
@@ -311,12 +308,7 @@ func (c *targetConn) qpEvent(ev verbs.AsyncEvent) {
 func (c *targetConn) Attr() target.ConnAttr { return c.attr }
 
 // Disconnect ends the connection in the background.
-func (c *targetConn) Disconnect(err error) {
-	if err == nil {
-		err = ErrClosed
-	}
-	c.fail(err)
-}
+func (c *targetConn) Disconnect(err error) { c.fail(cmp.Or(err, ErrClosed)) }
 
 // fail ends the connection because of err; only the first call counts. It may be called from anywhere, even while the
 // connection is being set up: then accept sees it.

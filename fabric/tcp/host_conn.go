@@ -99,11 +99,10 @@ func (q *hostQueue) Size() int { return q.attr.Size }
 func (q *hostQueue) Local() netip.AddrPort { return q.local }
 
 // RTT implements host.TransportQueue: it returns TCP's own smoothed estimate.
-func (q *hostQueue) RTT() int64 {
-	var rtt int64
+func (q *hostQueue) RTT() (rtt time.Duration) {
 	_ = q.r.raw.Control(func(fd uintptr) {
 		if info, err := unix.GetsockoptTCPInfo(int(fd), unix.SOL_TCP, unix.TCP_INFO); err == nil {
-			rtt = int64(info.Rtt) * int64(time.Microsecond)
+			rtt = time.Duration(info.Rtt) * time.Microsecond
 		}
 	})
 	return rtt

@@ -158,7 +158,7 @@ func (c *targetConn) header(h pdu.Header, b []byte) error {
 	case pdu.TypeICReq:
 		return c.initialize(b)
 	}
-	return c.terminated(b)
+	return terminatedBy(c.attr.Remote, b)
 }
 
 // data implements pduHandler.
@@ -303,11 +303,6 @@ func (c *targetConn) pulled(r *request) {
 		return
 	}
 	r.Pulled(nil)
-}
-
-// terminated handles an H2CTermReq.
-func (c *targetConn) terminated(b []byte) error {
-	return terminatedBy(c.attr.Remote, b)
 }
 
 // acquire takes a free slot, and makes more slots while there are fewer than the queue depth. A host

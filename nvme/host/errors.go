@@ -37,7 +37,7 @@ var (
 
 // ConnectError says why a connection could not be made.
 type ConnectError struct {
-	Stage     string // "dial", "Connect", "enable", "Identify Controller" …
+	Stage     string // "connection", "Connect", "authentication", "enabling", "Identify Controller" …
 	Transport nvme.TransportType
 	Peer      netip.AddrPort
 	SubNQN    string

@@ -58,8 +58,7 @@ func (c *Controller) startEvents(ctx context.Context) error {
 	}
 	c.events.notices = want
 	c.events.arrived = make(chan nvme.AsyncEvent, 1)
-	c.work.Add(1)
-	go c.handleEvents()
+	c.work.Go(c.handleEvents)
 	c.events.req.unlimited = true
 	c.events.req.Done = c.eventArrived
 	c.awaitEvent()
@@ -87,7 +86,6 @@ func (c *Controller) eventArrived(r *Request) {
 }
 
 func (c *Controller) handleEvents() {
-	defer c.work.Done()
 	for {
 		select {
 		case e := <-c.events.arrived:

@@ -188,7 +188,7 @@ type fakeQueue struct {
 }
 
 func (q *fakeQueue) Size() int             { return min(q.attr.Size, cmp.Or(q.t.grants, q.attr.Size)) }
-func (q *fakeQueue) RTT() int64            { return 1000 }
+func (q *fakeQueue) RTT() time.Duration    { return time.Microsecond }
 func (q *fakeQueue) Local() netip.AddrPort { return netip.MustParseAddrPort("127.0.0.1:5") }
 
 func (q *fakeQueue) Submit(rs []*Request) {

@@ -2,7 +2,6 @@ package host
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/nvme-anywhere/nvmeof/nvme"
@@ -36,8 +35,7 @@ func (c *Controller) identify(ctx context.Context) error {
 	}
 	// Older controllers don't have this page; then no limit is known.
 	page, err = c.IdentifyPage(ctx, nvme.CNSCommandSetController, 0, nvme.CSINVM)
-	var status *nvme.StatusError
-	if errors.As(err, &status) {
+	if refused(err) {
 		return nil
 	}
 	if err != nil {

@@ -31,13 +31,11 @@ func (c *Controller) startKeepAlive(context.Context) error {
 	if c.cfg.KATO == 0 {
 		return nil
 	}
-	c.work.Add(1)
-	go c.keepAlive()
+	c.work.Go(c.keepAlive)
 	return nil
 }
 
 func (c *Controller) keepAlive() {
-	defer c.work.Done()
 	k := &c.alive
 	k.since = sentLimit // the first quarter sends one
 	ticker := time.NewTicker(c.cfg.KATO / quarters)

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
@@ -29,7 +30,7 @@ func (m *manualQueue) Submit(rs []*Request) {
 	}
 }
 func (m *manualQueue) Size() int             { return 0 }
-func (m *manualQueue) RTT() int64            { return 0 }
+func (m *manualQueue) RTT() time.Duration    { return 0 }
 func (m *manualQueue) Local() netip.AddrPort { return netip.AddrPort{} }
 func (m *manualQueue) Close() error          { return nil }
 
