@@ -17,13 +17,24 @@ func deviceDiscards(f *os.File) bool {
 	if unix.Fstat(int(f.Fd()), &st) != nil {
 		return false
 	}
-	dir := fmt.Sprintf("/sys/dev/block/%d:%d/", unix.Major(st.Rdev), unix.Minor(st.Rdev))
-	for _, queue := range []string{"queue/", "../queue/"} {
-		if s, err := os.ReadFile(dir + queue + "discard_max_bytes"); err == nil {
-			return strings.TrimSpace(string(s)) != "0"
+	most := queueLimit(st.Rdev, "discard_max_bytes")
+	return most != "" && most != "0"
+}
+
+// queueLimit returns a limit of a block device's queue, or of that of the whole disk that a partition is on; empty if
+// sysfs doesn't have it.
+func queueLimit(dev uint64, name string) string {
+	for _, queue := range []string{"/queue/", "/../queue/"} {
+		if s, err := os.ReadFile(sysfsPath(dev) + queue + name); err == nil {
+			return strings.TrimSpace(string(s))
 		}
 	}
-	return false
+	return ""
+}
+
+// sysfsPath returns where sysfs has a block device, if there is one.
+func sysfsPath(dev uint64) string {
+	return fmt.Sprintf("/sys/dev/block/%d:%d", unix.Major(dev), unix.Minor(dev))
 }
 
 // deviceNode returns the directory that sysfs has for a block device while the device exists; empty if there is none.
@@ -36,7 +47,7 @@ func deviceNode(f *os.File) string {
 }
 
 func sysfsNode(dev uint64) string {
-	node := fmt.Sprintf("/sys/dev/block/%d:%d", unix.Major(dev), unix.Minor(dev))
+	node := sysfsPath(dev)
 	if _, err := os.Stat(node); err != nil {
 		return ""
 	}
@@ -82,15 +93,9 @@ func physicalSector(f *os.File) int {
 	if st.Mode&unix.S_IFMT == unix.S_IFBLK {
 		dev, most = st.Rdev, MaxBlockSize
 	}
-	dir := fmt.Sprintf("/sys/dev/block/%d:%d/", unix.Major(dev), unix.Minor(dev))
-	if s, err := os.ReadFile(dir + "alignment_offset"); err != nil || strings.TrimSpace(string(s)) != "0" {
+	if s, err := os.ReadFile(sysfsPath(dev) + "/alignment_offset"); err != nil || strings.TrimSpace(string(s)) != "0" {
 		return 0
 	}
-	for _, queue := range []string{"queue/", "../queue/"} {
-		if s, err := os.ReadFile(dir + queue + "physical_block_size"); err == nil {
-			n, _ := strconv.Atoi(strings.TrimSpace(string(s)))
-			return min(n, most)
-		}
-	}
-	return 0
+	n, _ := strconv.Atoi(queueLimit(dev, "physical_block_size"))
+	return min(n, most)
 }

@@ -82,7 +82,7 @@ func (v *memory) Info() Info { return v.info }
 
 func (v *memory) Submit(r *Request) {
 	if !v.life.Enter() {
-		v.Return(r.takeLoan())
+		v.Return(r.TakeLoan())
 		r.End(v.info.Gone(r.Op, r.Offset))
 		return
 	}
@@ -115,7 +115,7 @@ func (v *memory) Submit(r *Request) {
 func (v *memory) end(r *Request, err error) {
 	if r.Loan != 0 {
 		r.Bufs = r.Bufs[:0]
-		v.Return(r.takeLoan())
+		v.Return(r.TakeLoan())
 	}
 	v.life.Leave()
 	r.End(err)

@@ -1,6 +1,7 @@
 package blockdev
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math/bits"
@@ -55,12 +56,7 @@ func (o *Options) Validate() error {
 }
 
 // BlockSizeOr returns the block size, or def if none was chosen.
-func (o *Options) BlockSizeOr(def int) int {
-	if o.BlockSize != 0 {
-		return o.BlockSize
-	}
-	return def
-}
+func (o *Options) BlockSizeOr(def int) int { return cmp.Or(o.BlockSize, def) }
 
 // CheckSize reports whether a volume can have size bytes in blocks of blockSize; the error says what to do instead.
 func CheckSize(size int64, blockSize int) error {

@@ -1,6 +1,7 @@
 package blockdev
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -113,14 +114,13 @@ func (p *Pool[S]) next(w *worker[S]) *Request {
 func (p *Pool[S]) retire(w *worker[S]) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for i, x := range p.idle {
-		if x == w {
-			p.idle = append(p.idle[:i], p.idle[i+1:]...)
-			p.running--
-			return true
-		}
+	i := slices.Index(p.idle, w)
+	if i < 0 {
+		return false
 	}
-	return false
+	p.idle = slices.Delete(p.idle, i, i+1)
+	p.running--
+	return true
 }
 
 // Close ends the workers. Nothing more is submitted, and every request submitted has completed or is about to.

@@ -99,8 +99,8 @@ func (i *Info) Failed(op string, err error) error {
 	return &OpError{Op: op, Path: i.Name(), Offset: -1, Kind: KindOf(err), Err: err}
 }
 
-// takeLoan takes the loan out of a request that will not use it, or has stopped using it.
-func (r *Request) takeLoan() LoanToken {
+// TakeLoan takes the loan out of a request that will not use it, or has stopped using it.
+func (r *Request) TakeLoan() LoanToken {
 	t := r.Loan
 	r.Loan = 0
 	return t

@@ -181,12 +181,12 @@ func (v *atomicVolume) Info() blockdev.Info {
 
 func (v *atomicVolume) Submit(r *blockdev.Request) {
 	if !v.life.Enter() {
-		v.Return(v.takeLoan(r))
+		v.Return(r.TakeLoan())
 		r.End(v.info.Gone(r.Op, r.Offset))
 		return
 	}
 	if err := v.check(r); err != nil {
-		v.Return(v.takeLoan(r))
+		v.Return(r.TakeLoan())
 		v.end(r, err)
 		return
 	}
@@ -220,13 +220,6 @@ func (v *atomicVolume) check(r *blockdev.Request) error {
 		return v.info.Fail(r.Op, r.Offset, v.m.below.KindOf(*failed), *failed)
 	}
 	return nil
-}
-
-// takeLoan takes the loan out of a request that will not use it.
-func (v *atomicVolume) takeLoan(r *blockdev.Request) blockdev.LoanToken {
-	t := r.Loan
-	r.Loan = 0
-	return t
 }
 
 // run does the part of a request that may block.

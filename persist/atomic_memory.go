@@ -176,7 +176,7 @@ func (v *atomicVolume) Return(t blockdev.LoanToken) {
 
 // commit makes the content of a loan the content of a request's blocks.
 func (v *atomicVolume) commit(r *blockdev.Request) {
-	p := v.slots.pieces(uint64(v.takeLoan(r)), *v.extents.Load())
+	p := v.slots.pieces(uint64(r.TakeLoan()), *v.extents.Load())
 	all := p.all()
 	n := 0
 	for _, b := range all {
