@@ -717,6 +717,35 @@ func TestTargetConfig(t *testing.T) {
 	}
 }
 
+// TestTargetInlineLimits: IOCCSZ limits the data in the capsules of I/O commands. Fabrics commands, and those of the
+// admin queue, may carry 8 KiB whatever it says (section 3.4.1).
+func TestTargetInlineLimits(t *testing.T) {
+	const limit = 4096
+	tt := newTestTarget(t, TargetConfig{InCapsule: limit})
+	admin, io := rawIO(t, tt, "127.0.0.1", 32)
+	inCapsule := func(cmd nvme.Command, n int) (nvme.Command, []byte) {
+		cmd.SGL1().SetBlock(nvme.SGLInCapsule, 0, uint32(n))
+		return cmd, make([]byte, n)
+	}
+	var auth nvme.Command
+	auth.SetAuthSend(fabricsInCapsule)
+	for _, p := range []*raw{admin, io} {
+		p.send(p.capsule(inCapsule(auth, fabricsInCapsule)))
+		p.response() // an error: nobody is asked to authenticate itself here
+	}
+	io.send(io.capsule(inCapsule(ioCommand(nvme.OpWrite, 0, limit), limit)))
+	if cqe := io.response(); !cqe.Status().OK() {
+		t.Errorf("a write in its capsule: %v", cqe.Status())
+	}
+	wrong := io.capsule(inCapsule(ioCommand(nvme.OpWrite, 0, limit+512), limit+512))
+	io.send(wrong)
+	io.terminated(pdu.FESLimitExceeded, pdu.OffPLEN, wrong)
+	_, _ = admin.Close(), io.Close()
+	if err, ok := soon.Receive(tt.errs); !ok || !errors.Is(err, ErrProtocol) {
+		t.Error(err)
+	}
+}
+
 // TestTargetTTAGBehindSlots: the first tag beyond the slots is refused like any other wrong one.
 func TestTargetTTAGBehindSlots(t *testing.T) {
 	tt := newTestTarget(t, TargetConfig{})
