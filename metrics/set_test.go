@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http/httptest"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -15,6 +16,9 @@ import (
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/fault"
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/softrnic"
+	"github.com/nvme-anywhere/nvmeof/fabric/tcp"
 	"github.com/nvme-anywhere/nvmeof/internal/soon"
 	"github.com/nvme-anywhere/nvmeof/nvme/target"
 )
@@ -316,5 +320,34 @@ func TestText(t *testing.T) {
 	var m dto.Metric
 	if err := (<-ch).Write(&m); err != nil || m.GetLabel()[0].GetValue() != "a\uFFFDb" {
 		t.Errorf("%v, %v", &m, err)
+	}
+}
+
+// TestAllShown: of a program that has everything, each metric that a Set describes is shown.
+func TestAllShown(t *testing.T) {
+	p := newPair(t)
+	p.connectRDMA()
+	p.connectTCP()
+	p.connectPaths()
+	p.must(p.target.AddPort(tcp.DiscoveryPort(p.tcpAddr)))
+	p.set.AddBench(func() Bench { return Bench{} })
+	faulty, err := softrnic.OpenFor(netip.MustParseAddr("127.0.0.1"), softrnic.Config{Fault: &fault.Config{}})
+	p.must(err)
+	t.Cleanup(func() { faulty.Close() })
+	p.set.AddRNIC("faulty", faulty)
+
+	ch := make(chan prometheus.Metric)
+	go func() {
+		defer close(ch)
+		p.set.Collect(ch)
+	}()
+	shown := map[*prometheus.Desc]bool{}
+	for m := range ch {
+		shown[m.Desc()] = true
+	}
+	for _, d := range descs {
+		if !shown[d] {
+			t.Errorf("missing: %v", d)
+		}
 	}
 }
