@@ -20,6 +20,9 @@ CHANGES  ?= 360
 # How often `make kill` kills.
 KILLS    ?= 200
 
+# The kernels of `make test-linux`, "7.3 6.12" say, if not Debian 12's two. The sources in /etc/apt must have them.
+KERNELS  ?=
+
 # How often `make power-cuts` and `make database-cuts` cut the power.
 CUTS     ?= 50
 
@@ -40,7 +43,7 @@ test: build setup ## everything that is tested here: unit, race detector, whole 
 
 test-linux: SHORT = -short
 test-linux: ## both programs against Debian's kernels 6.1 and 6.12 under QEMU (root; a quarter of an hour)
-	NVMEOF_LINUX=1 $(GO) run ./tests/linux/interop $(PAGE) $(GO) test $(SHORT) -json ./tests/linux -count=1 -timeout 90m
+	NVMEOF_LINUX=1 NVMEOF_KERNELS='$(KERNELS)' $(GO) run ./tests/linux/interop $(PAGE) $(GO) test $(SHORT) -json ./tests/linux -count=1 -timeout 90m
 
 interop: ## the same and all that it leaves out, with figures of lossy networks and of speed (55 minutes), into docs/interop.md
 	NVMEOF_LINUX_FIGURES=1 $(MAKE) test-linux SHORT= PAGE='-page docs/interop.md'

@@ -2,6 +2,7 @@ package lab
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"debug/elf"
@@ -17,12 +18,21 @@ import (
 	"time"
 )
 
+// KernelsEnv lists the versions that tests run against, as in "7.3 6.12", instead of Debian 12's two. The sources of the
+// host's apt must have them: Debian 13's backports have the newest, for example.
+const KernelsEnv = "NVMEOF_KERNELS"
+
 // Kernels are the versions that tests run against; a Debian release may lack one.
-var Kernels = []string{"6.12", "6.1"}
+var Kernels = func() []string {
+	if named := strings.Fields(os.Getenv(KernelsEnv)); len(named) > 0 {
+		return named
+	}
+	return []string{"6.12", "6.1"}
+}()
 
 // Image is a kernel and its first file system, ready to boot.
 type Image struct {
-	Version string // as asked for: 6.1 or 6.12
+	Version string // as asked for: 6.1, say
 	Release string // as uname -r says it
 	Kernel  string // path of the ELF kernel
 	Files   string // path of the archive, without init
@@ -62,12 +72,12 @@ func Prepare(ctx context.Context, versions ...string) (map[string]*Image, error)
 		return nil, err
 	}
 	images := map[string]*Image{}
-	for v, pkg := range kernels {
-		debs, err := download(ctx, cache, append([]string{pkg}, all...))
+	for v, k := range kernels {
+		debs, err := download(ctx, cache, append(k.packages, all...))
 		if err != nil {
 			return nil, err
 		}
-		image, err := cached(ctx, cache, v, strings.TrimPrefix(pkg, "linux-image-"), debs)
+		image, err := cached(ctx, cache, v, k.release, debs)
 		if err != nil {
 			return nil, err
 		}
@@ -82,14 +92,16 @@ func Prepare(ctx context.Context, versions ...string) (map[string]*Image, error)
 }
 
 // resolve returns the packages of the kernels, by version, and all others.
-func resolve(ctx context.Context, versions []string) (kernels map[string]string, all []string, err error) {
-	kernels = map[string]string{}
+func resolve(ctx context.Context, versions []string) (kernels map[string]kernelPackages, all []string, err error) {
+	kernels = map[string]kernelPackages{}
 	var lacking error
 	for _, v := range versions {
-		if kernels[v], err = kernelPackage(ctx, v); err != nil {
+		k, err := findKernel(ctx, v)
+		if err != nil {
 			lacking = errors.Join(lacking, err)
-			delete(kernels, v)
+			continue
 		}
+		kernels[v] = k
 	}
 	if len(kernels) == 0 {
 		return nil, nil, lacking
@@ -170,9 +182,9 @@ func (i *Image) make(ctx context.Context, debs []string) error {
 			return err
 		}
 	}
-	boot := source["boot/vmlinuz-"+i.Release]
+	boot := cmp.Or(source["boot/vmlinuz-"+i.Release], source["usr/lib/modules/"+i.Release+"/vmlinuz"])
 	if boot == nil {
-		return fmt.Errorf("lab: no kernel %s in its package", i.Release)
+		return fmt.Errorf("lab: no kernel %s in its packages", i.Release)
 	}
 	kernel, err := vmlinux(ctx, boot.data)
 	if err != nil {

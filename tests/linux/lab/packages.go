@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -64,44 +65,63 @@ var needless = []string{
 	"mailcap", "media-types", "mime-support", "passwd", "perl", "python3", "sysvinit-utils", "tar", "udev", "usrmerge",
 }
 
-// closure returns the packages and all that they depend on.
+// closure returns the packages and all that they depend on, as apt would install them on an empty machine.
 func closure(ctx context.Context, packages []string) ([]string, error) {
 	args := append([]string{
-		"depends", "--recurse", "--important", "--no-conflicts", "--no-breaks", "--no-replaces", "--no-enhances",
+		"-o", "APT::Sandbox::User=root", "-o", "Dir::State::status=/dev/null",
+		"--no-install-recommends", "--print-uris", "-y", "install",
 	}, packages...)
-	out, err := output(ctx, "", "apt-cache", args...)
+	out, err := output(ctx, "", "apt-get", args...)
 	if err != nil {
 		return nil, err
 	}
 	var all []string
 	for line := range strings.Lines(string(out)) {
-		name := strings.TrimSpace(line)
-		// Dependencies are indented and are listed again as packages; <…> is a virtual one.
-		if line[0] == ' ' || line[0] == '<' || line[0] == '|' {
+		// 'URI' NAME_VERSION_ARCHITECTURE.deb SIZE, perhaps a hash; before that come lines for people
+		f := strings.Fields(line)
+		if len(f) < 3 || line[0] != '\'' {
 			continue
 		}
+		name, _, _ := strings.Cut(f[1], "_")
 		if !slices.ContainsFunc(needless, func(p string) bool { return strings.HasPrefix(name, p) }) {
 			all = append(all, name)
 		}
 	}
 	slices.Sort(all)
-	return slices.Compact(all), nil
+	return all, nil
 }
 
-// kernelPackage is the package with the kernel of that version that Debian has now.
-func kernelPackage(ctx context.Context, version string) (string, error) {
-	for _, meta := range []string{"linux-image-" + version + "-amd64", "linux-image-amd64"} {
-		out, err := output(ctx, "", "apt-cache", "depends", meta)
-		if err != nil {
-			continue
-		}
-		for word := range strings.FieldsSeq(string(out)) {
-			if strings.HasPrefix(word, "linux-image-"+version+".") {
-				return word, nil
-			}
+// kernelPackages are those of one kernel.
+type kernelPackages struct {
+	release  string   // as uname -r says it
+	packages []string // one, or, from Debian 14 on, one each for the kernel, its modules and their indexes
+}
+
+// findKernel finds the newest kernel of that version that apt has.
+func findKernel(ctx context.Context, version string) (kernelPackages, error) {
+	const prefix = "linux-image-"
+	// Names of other flavours end in -cloud-amd64, say, or in -amd64-dbg.
+	pattern := "^" + prefix + regexp.QuoteMeta(version) + `\..*[0-9]-amd64$`
+	found, err := output(ctx, "", "sh", "-c", `apt-cache search --names-only "$0" | sort -V | tail -n 1`, pattern)
+	if err != nil {
+		return kernelPackages{}, err
+	}
+	image, _, _ := strings.Cut(string(found), " ") // its description follows
+	release := strings.TrimPrefix(image, prefix)
+	if image == "" {
+		return kernelPackages{}, fmt.Errorf("lab: this Debian has no kernel %s; its repositories are in /etc/apt", version)
+	}
+	depends, err := output(ctx, "", "apt-cache", "depends", "--important", image)
+	if err != nil {
+		return kernelPackages{}, err
+	}
+	k := kernelPackages{release: release}
+	for part := range strings.FieldsSeq(string(depends)) { // the package itself comes first
+		if strings.HasSuffix(part, "-"+release) {
+			k.packages = append(k.packages, part)
 		}
 	}
-	return "", fmt.Errorf("lab: this Debian has no kernel %s; its repositories are in /etc/apt", version)
+	return k, nil
 }
 
 // download returns the .deb files of the packages, fetching those that the cache lacks.

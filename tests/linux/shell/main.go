@@ -17,9 +17,9 @@ import (
 )
 
 func main() {
-	version := flag.String("kernel", "6.12", "Debian's kernel: 6.1 or 6.12")
+	version := flag.String("kernel", "6.12", "Debian's kernel, of those that apt has")
 	mtu := flag.Int("mtu", 1500, "`bytes` of an IP packet")
-	prepare := flag.Bool("prepare", false, "install and download what the tests need, for both kernels, and boot nothing")
+	prepare := flag.Bool("prepare", false, "install and download what the tests need, and boot nothing")
 	flag.Parse()
 	if *prepare {
 		if err := prepareAll(); err != nil {
