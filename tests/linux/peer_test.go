@@ -60,6 +60,20 @@ func TestLinux(t *testing.T) {
 	}
 }
 
+// onceEach runs do with each of the kernels, and with the MTUs by turns, beginning with the longer: a short TestLinux
+// begins with the shorter.
+func onceEach(t *testing.T, versions []string, do func(t *testing.T, version string, mtu int)) {
+	for i, version := range versions {
+		mtu := mtus[(i+1)%len(mtus)]
+		t.Run(fmt.Sprintf("%s/%d", version, mtu), func(t *testing.T) {
+			if images[version] == nil {
+				t.Skipf("this Debian has no kernel %s", version)
+			}
+			do(t, version, mtu)
+		})
+	}
+}
+
 // onKernels boots a machine with each of kernels and an rxe device, which load prepares.
 func onKernels(t *testing.T, load string, do func(t *testing.T, p *peer)) {
 	for _, version := range kernels() {
