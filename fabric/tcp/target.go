@@ -271,9 +271,13 @@ func (l *Listener) gone() {
 
 // report logs why the connection of a peer ended, or wasn't accepted; peer is invalid if nothing could be accepted. It
 // logs at debug level only for connections that the engine ended, which logs that itself, and for those not accepted
-// after Close, which is nothing to warn of.
+// after Close, which is nothing to warn of. Nor is a peer that goes before Connect: something may have probed whether
+// the port is open.
 func (l *Listener) report(peer netip.AddrPort, err error) {
 	level := slog.LevelWarn
+	if errors.Is(err, ErrPeerClosed) {
+		level = slog.LevelInfo
+	}
 	for _, own := range []error{
 		target.ErrKeepAlive, target.ErrConnectTimeout, target.ErrAuthentication, target.ErrControllerGone, target.ErrReset,
 		target.ErrRemoved, target.ErrNotAllowed, target.ErrPreempted, target.ErrGaveWay, target.ErrClosed, target.ErrDraining,

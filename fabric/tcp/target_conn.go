@@ -34,6 +34,8 @@ type targetConn struct {
 	// Agreed with ICReq; constant afterwards.
 	format pdu.Format // of the PDUs that we send
 
+	refused atomic.Bool // Connect was answered with an error, and may come again
+
 	// Learned from a successful Connect.
 	connected atomic.Bool
 	ioQueue   bool // read after connected

@@ -79,7 +79,7 @@ func (c *targetConn) reason(err error) (*pdu.FieldError, error) {
 	case errors.As(err, &fault):
 		return fault, c.r.protocolError(fault, peer, &c.l.counters)
 	case errors.Is(err, io.EOF):
-		if c.w.sendError() == nil && c.connected.Load() {
+		if c.w.sendError() == nil && (c.connected.Load() || c.refused.Load()) {
 			return nil, nil
 		}
 		err = ErrPeerClosed

@@ -85,10 +85,13 @@ func (c *targetConn) Respond(tr *target.Request) {
 // sqhdWithoutFlow is SQHD if SQ flow control is disabled: that is how the controller grants it.
 const sqhdWithoutFlow = 0xffff
 
-// learn records what a successful Connect says about the queue.
+// learn records what a Connect says about the queue, and whether it succeeded.
 func (c *targetConn) learn(r *request) {
-	if r.Cmd.Opcode() != nvme.OpFabrics || r.Cmd.FCType() != nvme.FCConnect ||
-		r.CQE.Status() != nvme.StatusSuccess {
+	if r.Cmd.Opcode() != nvme.OpFabrics || r.Cmd.FCType() != nvme.FCConnect {
+		return
+	}
+	if r.CQE.Status() != nvme.StatusSuccess {
+		c.refused.Store(true)
 		return
 	}
 	c.ioQueue = r.Cmd.ConnectQID() != 0

@@ -22,6 +22,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/duty"
 	"github.com/nvme-anywhere/nvmeof/internal/soon"
 	"github.com/nvme-anywhere/nvmeof/nvme"
+	"github.com/nvme-anywhere/nvmeof/nvme/host"
 	"github.com/nvme-anywhere/nvmeof/nvme/target"
 )
 
@@ -480,6 +481,40 @@ func TestEngineSpeaks(t *testing.T) {
 	}
 	if s := text.String(); s != "" {
 		t.Error(s)
+	}
+}
+
+// TestNothingToWarnOf: a probe of the port is no warning, and a host whose Connect the engine refused, and logged, and
+// that closes the connection then, is none of the listener's business.
+func TestNothingToWarnOf(t *testing.T) {
+	var text lockedBuffer
+	l, err := ListenTarget(anyPort, newTestTarget(t, TargetConfig{}).engine, TargetConfig{Log: slog.New(slog.NewTextHandler(&text, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	transport, err := NewTransport(HostConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer transport.Close()
+	ctrl, err := host.Connect(t.Context(), host.Config{Transport: transport, Remote: l.Addr(), SubNQN: "nqn.2026-11.org.example:absent"})
+	if err == nil {
+		_ = ctrl.Close()
+		t.Fatal("there is such a subsystem")
+	}
+	waitFor(t, "the end of the connection", func() bool { return l.Counters().Connections.Load() == 0 })
+	if s := text.String(); s != "" {
+		t.Errorf("of a refused host: %s", s)
+	}
+	conn, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = conn.Close()
+	waitFor(t, "the log", func() bool { return text.String() != "" })
+	if s := text.String(); strings.Count(s, "\n") != 1 || !strings.Contains(s, "level=INFO") || !strings.Contains(s, ErrPeerClosed.Error()) {
+		t.Errorf("of a probe: %s", s)
 	}
 }
 
