@@ -7,6 +7,7 @@ package volumetest
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -41,9 +42,7 @@ var BlockSizes = []int{512, 4096}
 
 // Run runs the suite, with each block size.
 func Run(t *testing.T, c Config) {
-	if c.Size == 0 {
-		c.Size = 8 << 20
-	}
+	c.Size = cmp.Or(c.Size, 8<<20)
 	if c.Blocks == nil {
 		c.Blocks = BlockSizes
 	}

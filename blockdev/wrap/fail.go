@@ -1,6 +1,7 @@
 package wrap
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -75,11 +76,7 @@ func (f *Fail) verdict(r *blockdev.Request) error {
 		if invalid := blockdev.Check(&info, info.Size, r); invalid != nil {
 			return nil //nolint:nilerr // the volume says so itself
 		}
-		kind := rule.Kind
-		if kind == nil {
-			kind = blockdev.ErrMedium
-		}
-		return info.Fail(r.Op, offset, kind, errRule)
+		return info.Fail(r.Op, offset, cmp.Or(rule.Kind, blockdev.ErrMedium), errRule)
 	}
 	return nil
 }

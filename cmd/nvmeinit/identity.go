@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/google/uuid"
@@ -30,9 +31,7 @@ func (f *connFlags) identity() (nqn string, id nvme.HostID, err error) {
 		if err != nil {
 			return "", id, fmt.Errorf("this host's identity: %w", err)
 		}
-		if nqn == "" {
-			nqn = saved.NQN
-		}
+		nqn = cmp.Or(nqn, saved.NQN)
 		if id.IsZero() {
 			id = saved.ID
 		}

@@ -1,6 +1,7 @@
 package tcp
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -244,9 +245,7 @@ type pair struct {
 
 func newPair(t testing.TB, remote netip.AddrPort, o clientOptions) *pair {
 	t.Helper()
-	if o.size == 0 {
-		o.size = 64
-	}
+	o.size = cmp.Or(o.size, 64)
 	tr, err := NewTransport(o.host)
 	if err != nil {
 		t.Fatal(err)

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strings"
@@ -43,11 +44,7 @@ func manCommand(w io.Writer, c *cobra.Command, said map[string]string) {
 		return
 	}
 	fmt.Fprintf(w, ".SS %s\n", roff(c.UseLine()))
-	text := c.Long
-	if text == "" {
-		text = c.Short + "."
-	}
-	manText(w, text)
+	manText(w, cmp.Or(c.Long, c.Short+"."))
 	headings, sets := flagGroups(c)
 	for _, h := range headings {
 		text := sets[h].FlagUsagesWrapped(helpWidth)

@@ -2,6 +2,7 @@ package fio
 
 import (
 	"bufio"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -81,10 +82,7 @@ func (j *Job) LogsOf(clone int) []Log {
 		if prefix == nil {
 			continue
 		}
-		name := *prefix
-		if name == "" {
-			name = j.Name
-		}
+		name := cmp.Or(*prefix, j.Name)
 		for _, ending := range logEndings[kind] {
 			path := fmt.Sprintf("%s_%s.%d.log", name, ending, j.Number+clone+1)
 			if j.Logs.together {

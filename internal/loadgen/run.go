@@ -1,6 +1,7 @@
 package loadgen
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -31,9 +32,7 @@ type Progress struct {
 // with Verify wrote is then read back and checked; data that differs is reported as a *VerifyError.
 func Run(ctx context.Context, dev Device, specs []Spec, o Options) (*Result, error) {
 	r := &run{idle: make(chan struct{}), failed: make(chan struct{}), began: nanotime(), o: o}
-	if r.o.Interval == 0 {
-		r.o.Interval = time.Second
-	}
+	r.o.Interval = cmp.Or(r.o.Interval, time.Second)
 	if r.o.pace == nil {
 		r.o.pace = paceByThread
 	}

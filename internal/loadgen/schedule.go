@@ -1,6 +1,7 @@
 package loadgen
 
 import (
+	"cmp"
 	"math/rand/v2"
 	"time"
 )
@@ -27,10 +28,7 @@ func newSchedule(s *Spec, clone int) *schedule {
 	c := &schedule{spec: s, sizes: newSizes(s, clone), rng: rand.New(rand.NewPCG(^s.Seed, s.stream(clone)))}
 	for op := range ops {
 		c.due[op] = -1
-		rate := s.Rate[op]
-		if rate == 0 {
-			rate = int64(s.RateIOPS[op])
-		}
+		rate := cmp.Or(s.Rate[op], int64(s.RateIOPS[op]))
 		if s.rated(op) {
 			c.step[op] = float64(time.Second) / float64(rate)
 			// Spread the clones over the first interval; otherwise all would be due at once.

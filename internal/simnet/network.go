@@ -1,6 +1,7 @@
 package simnet
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -140,12 +141,8 @@ func (n *Network) Listen(addr netip.AddrPort, config Config) (*Endpoint, error) 
 	if !addr.Addr().IsValid() || addr.Addr().IsUnspecified() {
 		return nil, &udp.OpError{Op: "listen", Addr: addr, Kind: udp.ErrNotLocal}
 	}
-	if config.MTU == 0 {
-		config.MTU = defaultMTU
-	}
-	if config.RecvBuffer == 0 {
-		config.RecvBuffer = udp.DefaultBuffer
-	}
+	config.MTU = cmp.Or(config.MTU, defaultMTU)
+	config.RecvBuffer = cmp.Or(config.RecvBuffer, udp.DefaultBuffer)
 	if config.MTU < 0 || config.RecvBuffer < 0 {
 		return nil, fmt.Errorf("simnet: negative size in %+v", config)
 	}

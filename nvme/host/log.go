@@ -2,6 +2,7 @@ package host
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -145,10 +146,7 @@ func (c *Controller) ANA(ctx context.Context) (*nvme.ANALog, error) {
 	if id.CMIC&nvme.CMICANA == 0 {
 		return nil, fmt.Errorf("nvme: %s: %w (CMIC bit 3)", nvme.LogANA, ErrUnsupported)
 	}
-	n := id.MNAN
-	if n == 0 {
-		n = id.NN
-	}
+	n := cmp.Or(id.MNAN, id.NN)
 	size := nvme.ANALogSize(id.NANAGRPID, n)
 	const most = 16 << 20
 	if size > most {

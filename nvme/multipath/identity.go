@@ -1,6 +1,7 @@
 package multipath
 
 import (
+	"cmp"
 	"encoding/hex"
 	"fmt"
 
@@ -17,14 +18,8 @@ type identifiers struct {
 
 // identifiersOf takes the identifiers from the descriptors, and those missing there from Identify Namespace.
 func identifiersOf(n *host.Namespace) identifiers {
-	id := identifiers{n.Descriptors.UUID, n.Descriptors.NGUID, n.Descriptors.EUI64}
-	if id.nguid == [16]byte{} {
-		id.nguid = n.Identity.NGUID
-	}
-	if id.eui64 == [8]byte{} {
-		id.eui64 = n.Identity.EUI64
-	}
-	return id
+	d, id := &n.Descriptors, &n.Identity
+	return identifiers{d.UUID, cmp.Or(d.NGUID, id.NGUID), cmp.Or(d.EUI64, id.EUI64)}
 }
 
 func (id identifiers) String() string {

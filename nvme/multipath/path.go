@@ -1,6 +1,7 @@
 package multipath
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync"
@@ -45,9 +46,7 @@ func newPath(s *Subsystem, cfg *host.Config) *path {
 			event(c, e)
 		}
 	}
-	if p.cfg.Log == nil {
-		p.cfg.Log = s.cfg.Log
-	}
+	p.cfg.Log = cmp.Or(p.cfg.Log, s.cfg.Log)
 	return p
 }
 

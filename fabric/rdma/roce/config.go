@@ -1,6 +1,7 @@
 package roce
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
@@ -40,12 +41,8 @@ func (c *Config) Validate() error {
 }
 
 func (c Config) withDefaults() Config {
-	if c.MaxWindow == 0 {
-		c.MaxWindow = DefaultMaxWindow
-	}
-	if c.MTU == 0 {
-		c.MTU = verbs.MTU4096
-	}
+	c.MaxWindow = cmp.Or(c.MaxWindow, DefaultMaxWindow)
+	c.MTU = cmp.Or(c.MTU, verbs.MTU4096)
 	return c
 }
 

@@ -1,6 +1,7 @@
 package roce
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -48,36 +49,16 @@ type pairConfig struct {
 }
 
 func (c pairConfig) withDefaults() pairConfig {
-	if c.mtu == 0 {
-		c.mtu = verbs.MTU1024
-	}
-	if c.endpoint.MTU == 0 {
-		c.endpoint.MTU = 9000
-	}
-	if c.depth == 0 {
-		c.depth = 64
-	}
-	if c.sges == 0 {
-		c.sges = 4
-	}
-	if c.timeout == 0 {
-		c.timeout = 14
-	}
-	if c.retryCnt == 0 {
-		c.retryCnt = 7
-	}
-	if c.maxRd == 0 {
-		c.maxRd = 8
-	}
-	if c.access == 0 {
-		c.access = verbs.AccessRemoteRead | verbs.AccessRemoteWrite | verbs.AccessRemoteAtomic
-	}
-	if c.rnrTimer == 0 {
-		c.rnrTimer = 14 // 1.28 ms
-	}
-	if c.memory == 0 {
-		c.memory = 256 << 10
-	}
+	c.mtu = cmp.Or(c.mtu, verbs.MTU1024)
+	c.endpoint.MTU = cmp.Or(c.endpoint.MTU, 9000)
+	c.depth = cmp.Or(c.depth, 64)
+	c.sges = cmp.Or(c.sges, 4)
+	c.timeout = cmp.Or(c.timeout, 14)
+	c.retryCnt = cmp.Or(c.retryCnt, 7)
+	c.maxRd = cmp.Or(c.maxRd, 8)
+	c.access = cmp.Or(c.access, verbs.AccessRemoteRead|verbs.AccessRemoteWrite|verbs.AccessRemoteAtomic)
+	c.rnrTimer = cmp.Or(c.rnrTimer, 14) // 1.28 ms
+	c.memory = cmp.Or(c.memory, 256<<10)
 	return c
 }
 

@@ -2,6 +2,7 @@ package lab
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -17,10 +18,7 @@ func vmlinux(ctx context.Context, bzImage []byte) ([]byte, error) {
 	if len(bzImage) < payloadLength+4 || string(bzImage[0x202:0x206]) != "HdrS" {
 		return nil, errors.New("lab: the kernel is no bzImage")
 	}
-	sectors := int(bzImage[setupSects])
-	if sectors == 0 {
-		sectors = 4
-	}
+	sectors := cmp.Or(int(bzImage[setupSects]), 4)
 	off := (sectors+1)*512 + int(binary.LittleEndian.Uint32(bzImage[payloadOffset:]))
 	end := off + int(binary.LittleEndian.Uint32(bzImage[payloadLength:]))
 	if off+4 > end || end > len(bzImage) {

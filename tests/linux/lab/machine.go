@@ -2,6 +2,7 @@ package lab
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -69,15 +70,9 @@ func Boot(ctx context.Context, c Config) (*Machine, error) {
 var errPanic = errors.New("the kernel ended before init")
 
 func boot(ctx context.Context, c Config) (_ *Machine, err error) {
-	if c.MTU == 0 {
-		c.MTU = 1500
-	}
-	if c.Memory == 0 {
-		c.Memory = 1024
-	}
-	if c.Processors == 0 {
-		c.Processors = 1
-	}
+	c.MTU = cmp.Or(c.MTU, 1500)
+	c.Memory = cmp.Or(c.Memory, 1024)
+	c.Processors = cmp.Or(c.Processors, 1)
 	m := &Machine{Config: c}
 	n := byte(c.Number)
 	m.Addr = netip.AddrFrom4([4]byte{198, 18, 0, n})
