@@ -112,8 +112,8 @@ func TestReservedEntries(t *testing.T) {
 				t.Fatalf("size %d: the answer to command %d is refused", c.size, i)
 			}
 		}
-		if len(order) != 2*n || q.Outstanding() != 0 {
-			t.Fatalf("size %d: %d of %d ended, %d outstanding", c.size, len(order), 2*n, q.Outstanding())
+		if left := depth - len(q.free); len(order) != 2*n || left != 0 {
+			t.Fatalf("size %d: %d of %d ended, %d outstanding", c.size, len(order), 2*n, left)
 		}
 		next := [2]int{0, n}
 		for place, i := range order {
