@@ -173,6 +173,8 @@ type crashHistory struct {
 	seq    uint64
 	busy   [crashBlocks]bool
 	active int
+
+	groundless error // of a request that failed though the disk hadn't
 }
 
 func (h *crashHistory) run() (points int, err error) {
@@ -196,7 +198,7 @@ func (h *crashHistory) run() (points int, err error) {
 	if h.active != 0 && err == nil {
 		err = fmt.Errorf("%d requests were never answered", h.active)
 	}
-	return points, errors.Join(err, h.close())
+	return points, errors.Join(err, h.groundless, h.close())
 }
 
 func (h *crashHistory) close() error {
@@ -260,6 +262,7 @@ func (h *crashHistory) write(r *Request, first, n int) {
 		h.d.mu.Lock()
 		defer h.d.mu.Unlock()
 		h.active--
+		h.answered(r)
 		for b := first; b < first+n; b++ {
 			h.busy[b] = false
 		}
@@ -281,12 +284,20 @@ func (h *crashHistory) flush() {
 		h.d.mu.Lock()
 		defer h.d.mu.Unlock()
 		h.active--
+		h.answered(r)
 		if r.Err != nil {
 			h.ledger.FlushFailed()
 		} else {
 			h.ledger.Flushed(promise)
 		}
 	}})
+}
+
+// answered notes if a request failed without a reason.
+func (h *crashHistory) answered(r *Request) {
+	if r.Err != nil && h.d.failed == 0 && h.groundless == nil {
+		h.groundless = fmt.Errorf("nothing below has failed: %w", r.Err)
+	}
 }
 
 // crash lets the power fail now, in several ways, and looks at what is there when it is back.
