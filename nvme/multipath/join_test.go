@@ -106,7 +106,7 @@ type muteWhenCut struct{ *link }
 func (m muteWhenCut) Dial(ctx context.Context, a host.QueueAttr) (host.TransportQueue, error) {
 	q, err := m.link.Dial(ctx, a)
 	if err != nil {
-		return mute{m.link}.Dial(ctx, a)
+		return mute(m).Dial(ctx, a)
 	}
 	return q, nil
 }
