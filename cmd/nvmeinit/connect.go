@@ -50,7 +50,6 @@ makes connect read the files of its secrets again, and authenticate again.`,
 			return f.hold(c.Context(), c.ErrOrStderr(), s, n)
 		},
 	}
-	c.Flags().SortFlags = false
 	c.Flags().BoolVar(&hold, "hold", false, "stay connected until interrupted or the connection is lost")
 	f.addOutput(c)
 	f.add(c, true)

@@ -38,7 +38,6 @@ that comes and goes all the time only some are.`,
 		Args: cli.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return connectAll(c, f, hold) },
 	}
-	c.Flags().SortFlags = false
 	c.Flags().BoolVar(&hold, "hold", false, "stay connected until interrupted")
 	f.addOutput(c)
 	f.paths.add(c, "--hold")

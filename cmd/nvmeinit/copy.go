@@ -33,7 +33,6 @@ type copyFlags struct {
 
 func (f *copyFlags) add(c *cobra.Command, fileFlag, fileHelp, verifyHelp string) {
 	fl := c.Flags()
-	fl.SortFlags = false
 	fl.Uint32Var(&f.nsid, "nsid", 1, "`number` of the namespace")
 	fl.Var(&f.offset, "offset", "where to begin, in bytes, as 64MiB (default 0)")
 	fl.Var(&f.length, lengthFlag, "bytes to move, as 8MiB (default all there is)")

@@ -40,7 +40,6 @@ func (i inspection) command() *cobra.Command {
 		}
 		return i.runOnNS(c, f, ns)
 	}
-	c.Flags().SortFlags = false
 	if i.runOnNS != nil {
 		c.Flags().Uint32Var(&nsid, "nsid", 1, "`number` of the namespace")
 	}

@@ -50,7 +50,6 @@ type serveFlags struct {
 
 func (f *serveFlags) add(c *cobra.Command) {
 	fl := c.Flags()
-	fl.SortFlags = false
 	fl.StringVarP(&f.config, "config", "c", "", "configuration `FILE`, in place of the other flags; see nvmetgt check --help")
 	fl.StringArrayVarP(&f.volumes, "volume", "v", nil, "what to export: `SPEC` is PATH, mem:SIZE, null:SIZE or pmem:PATH; repeat for more")
 	fl.Var(&f.size, "size", "size of a file to create, as 1GiB")

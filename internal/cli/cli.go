@@ -43,6 +43,7 @@ func Execute(ctx context.Context, root *cobra.Command, stderr io.Writer) int {
 	var wrongHelp error
 	helpers(root, &wrongHelp)
 	completions(root)
+	keepOrder(root)
 	out := &checked{ctx: ctx, w: root.OutOrStdout()}
 	root.SetOut(out)
 	err := root.ExecuteContext(ctx)

@@ -40,7 +40,6 @@ name makes, and Linux takes it too.`,
 			return err
 		},
 	}
-	c.Flags().SortFlags = false
 	c.Flags().Uint8VarP(&hmac, "hmac", "m", 1, "hash `function` that ties the secret to a name: 0 none, 1 SHA-256, 2 SHA-384, 3 SHA-512")
 	c.Flags().IntVarP(&length, "key-length", "l", 32, "`bytes` of the secret: 32, 48 or 64 (default as long as the hash)")
 	c.Flags().StringVar(&output, "output", "", "`FILE` to make, which must not exist (default standard output)")

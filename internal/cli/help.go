@@ -18,7 +18,6 @@ const groupKey = "nvmeof_group"
 // AddFlags adds flags to c that its help shows under a heading of their own.
 func AddFlags(c *cobra.Command, heading string, flags *pflag.FlagSet) {
 	flags.VisitAll(func(f *pflag.Flag) { _ = flags.SetAnnotation(f.Name, groupKey, []string{heading}) })
-	c.Flags().SortFlags = false
 	c.Flags().AddFlagSet(flags)
 }
 
@@ -50,10 +49,11 @@ func usage(c *cobra.Command) error {
 var exitStatus = fmt.Sprintf("%d success, %d failure, %d a mistake on the command line, %d interrupted",
 	ExitOK, ExitFailure, ExitUsage, ExitInterrupt)
 
-// flagGroups returns the flags of a command by their headings, and the headings in order.
+// flagGroups returns the flags that a command takes, including those of its parents, by their headings, and the headings
+// in order.
 func flagGroups(c *cobra.Command) (headings []string, sets map[string]*pflag.FlagSet) {
 	headings, sets = []string{"Flags"}, map[string]*pflag.FlagSet{"Flags": NewFlags()}
-	c.LocalFlags().VisitAll(func(f *pflag.Flag) {
+	add := func(f *pflag.Flag) {
 		heading := "Flags"
 		if g := f.Annotations[groupKey]; len(g) > 0 {
 			heading = g[0]
@@ -63,7 +63,9 @@ func flagGroups(c *cobra.Command) (headings []string, sets map[string]*pflag.Fla
 			sets[heading] = NewFlags()
 		}
 		sets[heading].AddFlag(onceDefault(f))
-	})
+	}
+	c.InheritedFlags().VisitAll(add)
+	c.LocalFlags().VisitAll(add)
 	return headings, sets
 }
 
@@ -76,6 +78,15 @@ func onceDefault(f *pflag.Flag) *pflag.Flag {
 	shown := *f
 	shown.DefValue = "0"
 	return &shown
+}
+
+// keepOrder makes c and the commands below it show their flags in the order in which they were added.
+func keepOrder(c *cobra.Command) {
+	c.Flags().SortFlags = false
+	c.PersistentFlags().SortFlags = false
+	for _, sub := range c.Commands() {
+		keepOrder(sub)
+	}
 }
 
 // NewFlags returns an empty set of flags that keeps their order.
