@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// TestCompletions: shells are offered the choices of flags that have some, files where a file is meant, and nothing
-// else.
+// TestCompletions: shells are offered the choices of flags that have some, commands to help with, files where a file is
+// meant, and nothing else.
 func TestCompletions(t *testing.T) {
 	var format Format
 	newRoot := func() *cobra.Command {
@@ -36,6 +36,9 @@ func TestCompletions(t *testing.T) {
 		"show --verify ":        nothing,
 		"show ":                 nothing,
 		"check ":                anyFile,
+		"help ":                 "check completion show " + nothing,
+		"help completion ":      "bash fish powershell zsh " + nothing,
+		"help show ":            nothing,
 	} {
 		root := newRoot()
 		var out, stderr bytes.Buffer

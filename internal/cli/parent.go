@@ -80,5 +80,16 @@ func newHelp() *cobra.Command {
 			of.InitDefaultVersionFlag()
 			return of.Help()
 		},
+		ValidArgsFunction: func(c *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+			var names []cobra.Completion
+			if of, rest, err := c.Root().Find(args); err == nil && len(rest) == 0 {
+				for _, sub := range of.Commands() {
+					if sub.IsAvailableCommand() {
+						names = append(names, cobra.CompletionWithDesc(sub.Name(), sub.Short))
+					}
+				}
+			}
+			return names, cobra.ShellCompDirectiveNoFileComp
+		},
 	}
 }
