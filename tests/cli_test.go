@@ -621,3 +621,30 @@ func heldFIFO(t *testing.T) (path string) {
 	t.Cleanup(func() { held.Close() })
 	return path
 }
+
+// The examples of read and write work as their help shows them.
+func TestCopyExamples(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, "dir"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for name, size := range map[string]int{"disk.img": 1 << 20, "dir/file": 1} {
+		if err := os.WriteFile(filepath.Join(dir, name), make([]byte, size), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tgt := startTarget(t, "--volume", "mem:16MiB")
+	defer tgt.stop(t)
+	for _, verb := range []string{"write", "read"} {
+		help := start(t, nil, "nvmeinit", verb, "--help").result(t, cliTimeout).stdout
+		_, examples, _ := strings.Cut(help, "Examples:\n")
+		examples, _, _ = strings.Cut(examples, "\n\n")
+		for line := range strings.Lines(examples) {
+			shell(t, dir, strings.ReplaceAll(line, "127.0.0.1", tgt.addr.String()))
+		}
+		if strings.Count(examples, "\n") < 1 {
+			t.Errorf("%s --help has the examples %q", verb, examples)
+		}
+	}
+}

@@ -84,7 +84,7 @@ func newWrite() *cobra.Command {
 durable when the command ends. Offset and length are in bytes and must be whole
 blocks, and so must be what the file holds.`,
 		Example: `  nvmeinit write -t rdma -a 127.0.0.1 --nsid 1 --offset 0 --input disk.img --verify
-  tar c dir | nvmeinit write -t tcp -a 127.0.0.1 --length 8MiB`,
+  tar c -b 8 dir | nvmeinit write -t tcp -a 127.0.0.1    # in blocks of 4096 bytes`,
 		Args: cli.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return writeCommand(c, f) },
 	}

@@ -34,7 +34,7 @@ what is there, moves data, and benchmarks as fio does.
 Flags are named as nvme-cli and fio name them.`,
 		Example: `  nvmeinit discover -t rdma -a 127.0.0.1
   nvmeinit connect  -t rdma -a 127.0.0.1
-  nvmeinit write    -t tcp  -a 127.0.0.1 --nsid 1 --input disk.tar --verify
+  nvmeinit write    -t tcp  -a 127.0.0.1 --nsid 1 --input disk.img --verify
   nvmeinit bench    -t rdma -a 127.0.0.1 --rw randread --bs 4k --iodepth 32 --runtime 10s`,
 		Version: version.Version,
 	}
