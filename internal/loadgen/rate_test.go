@@ -80,6 +80,41 @@ func testOneRate(t *testing.T) {
 	}
 }
 
+// Jobs with rates of their own don't delay each other: each operation begins when it is due.
+func TestRatesOfSeveral(t *testing.T) { synctest.Test(t, testRatesOfSeveral) }
+
+func testRatesOfSeveral(t *testing.T) {
+	rare, often := spec("randread"), spec("randread")
+	rare.RateIOPS[Read], rare.Runtime = 10, time.Second
+	often.RateIOPS[Read], often.Runtime = 1000, time.Second
+	res, err := Run(t.Context(), &fakeDevice{}, []Spec{rare, often}, Options{pace: paceByTimer})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range res.Jobs {
+		j := &res.Jobs[i]
+		m, rate := &j.Ops[Read], j.Spec.RateIOPS[Read]
+		if n, worst := int(m.IOs), time.Duration(m.Latency.Max()); n < rate || n > rate+1 || worst > leastWait {
+			t.Errorf("of %d a second %d began, %v late at most", rate, n, worst)
+		}
+	}
+}
+
+// The operations of clones with a rate are spread evenly over time.
+func TestRateOfClones(t *testing.T) {
+	s := spec("randread")
+	s.RateIOPS[Read], s.NumJobs = 100, 4
+	for clone := range s.NumJobs {
+		plan := newSchedule(&s, clone)
+		for n := range 3 {
+			want := time.Duration(n)*10*time.Millisecond + time.Duration(clone)*2500*time.Microsecond
+			if due := time.Duration(plan.next().due); due != want {
+				t.Errorf("operation %d of clone %d is due at %v, want %v", n, clone, due, want)
+			}
+		}
+	}
+}
+
 // If a device stalls for a while, every operation that was due in that time shows it, although only a few were
 // outstanding: latencies count from when operations were due.
 func TestNoCoordinatedOmission(t *testing.T) { synctest.Test(t, testNoCoordinatedOmission) }
