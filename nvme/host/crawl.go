@@ -81,7 +81,7 @@ func (f *Found) follow(log *DiscoveryLog, by *Config, known map[place]bool, reac
 		if err != nil {
 			f.unreached(err)
 		}
-		if next != nil && len(known) < maxServices+len(f.Entries) {
+		if next != nil && len(known) <= maxServices+len(f.Entries) {
 			ask = append(ask, *next)
 		}
 	}
