@@ -184,3 +184,32 @@ func TestNameNotDurable(t *testing.T) {
 		})
 	}
 }
+
+// TestNoLocks: on a file system without locks files are written all the same, and nothing is taken for abandoned; but a
+// directory can't be opened, and the error doesn't blame another program.
+func TestNoLocks(t *testing.T) {
+	if !sandbox.Inside(t) {
+		return
+	}
+	dir := t.TempDir()
+	path := filepath.Join(dir, "a")
+	other, err := createBeside(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other.Close()
+	sandbox.Refuse(t, unix.SYS_FLOCK, unix.EOPNOTSUPP)
+	if err := CreateFile(path, []byte("one"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := ReplaceFile(path, []byte("two"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(other.Name()); err != nil {
+		t.Error(err)
+	}
+	is(t, path, "two", 0o600)
+	if _, err := Open(dir); !errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, ErrInUse) {
+		t.Error(err)
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -189,6 +190,9 @@ func TestOpenFails(t *testing.T) {
 	if err := errors.Join(os.WriteFile(file, nil, 0o600), os.MkdirAll(left, 0o700)); err != nil {
 		t.Fatal(err)
 	}
+	if err := MakeDir(file); err == nil {
+		t.Error("a file was made a directory")
+	}
 	for _, p := range []string{file, filepath.Join(file, "below"), filepath.Join(path, "left")} {
 		d, err := Open(p)
 		if err == nil {
@@ -202,6 +206,42 @@ func TestOpenFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	open(t, filepath.Join(path, "left")).Close()
+}
+
+// TestOpenUnwritable: Open fails if the program may not write to the directory.
+func TestOpenUnwritable(t *testing.T) {
+	path := t.TempDir()
+	if err := os.Chmod(path, 0o500); err != nil { //nolint:gosec // a directory
+		t.Fatal(err)
+	}
+	var d *Dir
+	var err error
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		runtime.LockOSThread() // never unlocked: the thread ends with what it has given up
+		if err = obeyModes(); err == nil {
+			d, err = Open(path)
+		}
+	}()
+	<-done
+	if err == nil {
+		d.Close()
+	}
+	if !errors.Is(err, fs.ErrPermission) || !strings.Contains(err.Error(), "write to "+path) {
+		t.Error(err)
+	}
+}
+
+// obeyModes has modes of files apply to this thread, even if it is root's.
+func obeyModes() error {
+	head := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var caps [2]unix.CapUserData
+	if err := unix.Capget(&head, &caps[0]); err != nil {
+		return err
+	}
+	caps[0].Effective &^= 1<<unix.CAP_DAC_OVERRIDE | 1<<unix.CAP_DAC_READ_SEARCH
+	return unix.Capset(&head, &caps[0])
 }
 
 // TestDelete: what was deleted is gone, and may have been gone before; what can't be deleted is an error.
