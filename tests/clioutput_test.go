@@ -12,7 +12,7 @@ import (
 // accepts.
 func TestHelp(t *testing.T) {
 	t.Parallel()
-	for program, least := range map[string]int{"nvmetgt": 24, "nvmeinit": 44} {
+	for program, least := range map[string]int{"nvmetgt": 24, "nvmeinit": 46} {
 		if n := checkHelp(t, program, ""); n < least {
 			t.Errorf("%s: help of %d commands was looked at, want %d", program, n, least)
 		}

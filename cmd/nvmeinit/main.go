@@ -39,7 +39,7 @@ Flags are named as nvme-cli and fio name them.`,
 		Version: version.Version,
 	}
 	root.AddCommand(newDiscover(), newConnect(), newConnectAll(), newList(), newRead(), newWrite(), newFlush(), newDiscard(),
-		newWriteZeroes(), newBench(), newAdminPassthru(), newIOPassthru(), newShowHostNQN(), newGenHostNQN(),
+		newWriteZeroes(), newFormat(), newSanitize(), newBench(), newAdminPassthru(), newIOPassthru(), newShowHostNQN(), newGenHostNQN(),
 		cli.NewGenKey(genKeyExample))
 	root.AddGroup(&cobra.Group{ID: pagesGroup, Title: "Commands for pages, logs and features of a target"})
 	for _, c := range []*cobra.Command{

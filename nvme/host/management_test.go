@@ -10,7 +10,8 @@ import (
 // TestManagementUnsupported: a command that the controller doesn't support isn't sent.
 func TestManagementUnsupported(t *testing.T) {
 	f := newFakeTarget()
-	f.identity.OACS &^= nvme.OACSNSManagement
+	f.identity.OACS &^= nvme.OACSNSManagement | nvme.OACSFormat
+	f.identity.SANICAP = nvme.SANICAPUnmodified // which is no action
 	f.identity.ONCS &^= nvme.ONCSReservations
 	c := connect(t, f)
 	defer closeController(t, c)
@@ -21,6 +22,7 @@ func TestManagementUnsupported(t *testing.T) {
 	_, create := c.CreateNamespace(t.Context(), &nvme.NamespaceSpec{NSZE: 1, NCAP: 1})
 	for name, err := range map[string]error{
 		"create": create, "delete": c.DeleteNamespace(t.Context(), 1),
+		"format": c.Format(t.Context(), 1, 0, nvme.EraseNone), "sanitize": c.Sanitize(t.Context(), nvme.SanitizeBlockErase, 0, 1, 0),
 		"attach": c.AttachNamespace(t.Context(), 1), "detach": c.DetachNamespace(t.Context(), 1, 7),
 		"register": n.ReservationRegister(t.Context(), nvme.ResvRegister, nvme.ResvKeys{Other: 1}, false, nvme.CPTPLKeep),
 		"acquire":  n.ReservationAcquire(t.Context(), nvme.ResvAcquire, nvme.ResvWriteExclusive, nvme.ResvKeys{Current: 1}),
