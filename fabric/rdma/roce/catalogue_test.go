@@ -48,7 +48,8 @@ package roce
 //     TestCrowdAfterLongOutage
 //   - one direction cut: TestAsymmetricCut
 //
-// Round trips longer than the first timeout: TestFarPeer, TestTimeoutAfterRetry, TestFarPeerOpensWindow, TestLateOrLost.
+// Round trips longer than the first timeout: TestFarPeer, TestTimeoutAfterRetry, TestFarPeerOpensWindow, TestLateOrLost;
+// that become longer: TestPeerMovesAway; losses before any is known: TestLossesBeforeSample.
 //
 // Repeated READs and atomics (IBTA 9.7.5.1.4)
 //

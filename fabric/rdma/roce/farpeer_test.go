@@ -91,9 +91,57 @@ func TestTimeoutAfterRetry(t *testing.T) {
 		}
 		ack(r, 101)
 		post(r, 102)
-		time.Sleep(3 * minEarlyTimeout)
+		time.Sleep(2 * minEarlyTimeout)
 		r.expect(fmt.Sprintf(packet, 102))
 	})
+}
+
+// TestLossesBeforeSample: if one packet after the other is lost before any round trip is known, the wait for their
+// retransmission doesn't become longer and longer.
+func TestLossesBeforeSample(t *testing.T) {
+	rawTest("", t, func(t *testing.T, r *rawPeer) {
+		const lost, most = 20, 3 * minEarlyTimeout
+		began := time.Now()
+		for i := range lost {
+			r.post(1, verbs.WRRDMAWrite, 10)
+			for sent := 0; sent < 2; time.Sleep(minHold) {
+				sent += len(r.answers())
+			}
+			r.send(r.ack(100 + i))
+			r.dev.want(1, verbs.WCSuccess)
+		}
+		if took := time.Since(began); took > lost*most {
+			t.Errorf("%d losses took %v, want at most %v each", lost, took, most)
+		}
+	})
+}
+
+// TestPeerMovesAway: a round trip that becomes far longer is learned, whichever retransmission the late answer follows,
+// and however closely.
+func TestPeerMovesAway(t *testing.T) {
+	eachKind(t, func(t *testing.T, op verbs.WROpcode, foreign bool) {
+		for _, rtt := range []time.Duration{25, 45, 65, 85, 165, 320} { // ms
+			p := newPair(t, pairConfig{timeout: 17, foreign: foreign})
+			run := func(n int) {
+				for range n {
+					p.a.post(verbs.SendWR{Opcode: op, SGList: p.a.sge(0, 8), RemoteAddr: p.b.mr.Addr(), RKey: p.b.mr.RKey()})
+					p.a.want(0, verbs.WCSuccess)
+				}
+			}
+			rtt *= time.Millisecond
+			p.net.SetDefault(simnet.Link{Latency: time.Millisecond / 2})
+			run(20)
+			p.net.SetDefault(simnet.Link{Latency: rtt / 2})
+			run(40)
+			if got := p.a.dev.qpInfos()[0].RTT; got < rtt*9/10 || got > rtt*11/10 {
+				t.Errorf("the round trip is taken for %v, want %v", got, rtt)
+			}
+			if n := p.a.dev.Counters()[Retransmitted]; n > 20 {
+				t.Errorf("%v: %d packets of 40 were sent again", rtt, n)
+			}
+			p.close()
+		}
+	}, verbs.WRRDMAWrite, verbs.WRRDMARead)
 }
 
 // TestCrowdOnSlowLink: many queue pairs to one peer, whose packets are queued on the way for seconds, far longer than

@@ -29,9 +29,11 @@ type path struct {
 	rttMin  minimum
 	round   round
 
-	heardAt  time.Duration // when something was last heard for any queue pair
-	patience time.Duration // no timeout is shorter, see distrust
-	doubtful doubtful      // before the first sample
+	heardAt     time.Duration // when something was last heard for any queue pair
+	patience    time.Duration // no timeout is shorter, see distrust
+	assumesLate bool          // that what is answered after it was sent again was late, not lost …
+	assumedAt   time.Duration // … and since when
+	doubtful    doubtful      // before the first sample
 }
 
 // pathTo finds or makes the path to a peer, and counts a use. The device's lock is held.
@@ -101,7 +103,8 @@ func (p *path) sample(rtt, now time.Duration) {
 	p.rttLast = rtt
 	p.rttMin.add(rtt, now)
 	if p.rtt == 0 {
-		p.rtt, p.rttVar, p.patience = max(rtt, 1), rtt/2, 0
+		p.rtt, p.rttVar = max(rtt, 1), rtt/2
+		p.trust()
 		p.judge(rtt)
 		return
 	}
@@ -113,9 +116,15 @@ func (p *path) sample(rtt, now time.Duration) {
 	p.rttVar += ((rtt - p.rtt).Abs() - p.rttVar) >> (2 + less)
 	p.rtt += (rtt - p.rtt) >> (3 + less)
 	if rtt <= p.usual() {
-		p.patience = 0
+		p.trust()
 	}
 }
+
+// trust ends patience: the round trip is known.
+func (p *path) trust() { p.patience, p.assumesLate = 0, true }
+
+// startTimeout is how long an answer may take as long as no round trip is known (RFC 6298, section 2.1).
+const startTimeout = time.Second
 
 // doubtful describes the last answer to something that was sent again, for as long as no round trip is known.
 type doubtful struct {
@@ -133,21 +142,33 @@ func (p *path) judge(rtt time.Duration) {
 	}
 }
 
-// distrust is told that something that was sent again has been answered, and when it was sent first and last.
-// The answer may be to either transmission, so it isn't a sample. But what follows is given that much time: otherwise
-// it would be sent again as well, and the round trip would never become known (Karn's algorithm; RFC 6298, sections 3
-// and 5). If the last transmission may well have been answered so soon, the first was most likely lost.
+// distrust is told that something that was sent again has been answered, and when it was sent first and last. The
+// answer may be to either transmission, so it isn't a sample. If it was late, what follows has to be given that much
+// time: otherwise it would be sent again as well, and the round trip would never become known (Karn's algorithm; RFC
+// 6298, sections 3 and 5).
+//
+// If the last transmission may well have been answered so soon, the first may have been lost instead. Until a sample
+// tells which it was, the two are assumed in turn, each for what is sent from then on: losses then don't make patience
+// ever longer, and it doesn't stay too short for the path. While a round trip is known, a loss is assumed first.
 func (p *path) distrust(first, last, now time.Duration) {
 	took, after := now-first, now-last
 	expected := max(p.usual(), minEarlyTimeout)
 	if p.rtt == 0 {
-		expected = time.Second // where RFC 6298 begins
+		expected = startTimeout
 		p.doubtful = doubtful{first, after}
 	}
-	if after <= expected {
-		took = min(took, expected)
+	soon := after <= expected
+	if !soon || first >= p.assumedAt {
+		p.assumesLate, p.assumedAt = !soon || !p.assumesLate, now
 	}
-	p.patience = max(p.patience, 2*took)
+	switch {
+	case !p.assumesLate:
+		p.patience = 0
+	case soon: // there may have been an outage
+		p.patience = max(p.patience, 2*min(took, startTimeout))
+	default:
+		p.patience = max(p.patience, 2*took)
+	}
 }
 
 // usual returns how long an acknowledgement may take, going by the samples.
