@@ -158,11 +158,7 @@ func (p *pattern) offset(op Op, bytes int) int64 {
 	at := int64(p.block(op)) * p.least
 	at -= at % p.align[op]
 	if last := p.span - int64(bytes); at > last {
-		unit := p.least
-		if p.spec.Align[op] > 0 {
-			unit = p.align[op]
-		}
-		at = last - last%unit
+		at = last - last%p.align[op]
 	}
 	if p.mixed {
 		p.next[op] = at + int64(bytes)

@@ -127,6 +127,28 @@ func TestAlign(t *testing.T) {
 	}
 }
 
+// If directions have different sizes, the offsets of each are multiples of its own, as with fio, also at the end of a
+// range that isn't.
+func TestAlignOfDirections(t *testing.T) {
+	s := spec("randrw")
+	s.BS[Write] = Fixed(16384)
+	p := newPattern(&s, 0, 25*4096)
+	for op, want := range map[Op]int{Read: 25, Write: 6} {
+		bytes := s.BS[op][0].Bytes
+		seen := map[int64]bool{}
+		for range 10_000 {
+			at := p.offset(op, bytes)
+			if at%int64(bytes) != 0 {
+				t.Fatalf("%v: %d bytes at %d", op, bytes, at)
+			}
+			seen[at] = true
+		}
+		if len(seen) != want {
+			t.Errorf("%v: %d bytes begin at %d places, want %d", op, bytes, len(seen), want)
+		}
+	}
+}
+
 // Whatever the combination of sizes, alignments and distributions, operations are of whole blocks inside the range.
 func TestInside(t *testing.T) {
 	const block = 512
