@@ -96,3 +96,21 @@ func TestHistogram(t *testing.T) {
 		t.Error("an empty histogram has figures")
 	}
 }
+
+// Merged histograms have the extremes of both, in either order; an empty one adds nothing.
+func TestMerge(t *testing.T) {
+	var low, high, none Histogram
+	low.Record(10)
+	low.Record(20)
+	high.Record(15)
+	high.Record(100)
+	for _, c := range []struct {
+		a, b     Histogram
+		min, max int64
+	}{{low, high, 10, 100}, {high, low, 10, 100}, {low, none, 10, 20}, {none, low, 10, 20}, {none, none, 0, 0}} {
+		h, of := c.a, c.b
+		if h.Merge(&of); h.Min() != c.min || h.Max() != c.max {
+			t.Errorf("%d to %d merged with %d to %d are %d to %d", c.a.Min(), c.a.Max(), c.b.Min(), c.b.Max(), h.Min(), h.Max())
+		}
+	}
+}

@@ -3,6 +3,7 @@ package loadgen
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 )
 
@@ -145,6 +146,78 @@ func TestAlignOfDirections(t *testing.T) {
 		}
 		if len(seen) != want {
 			t.Errorf("%v: %d bytes begin at %d places, want %d", op, bytes, len(seen), want)
+		}
+	}
+}
+
+// A random job goes through all blocks, each time in another order, before it repeats one; with norandommap it draws any.
+func TestRandomMap(t *testing.T) {
+	const blocks = 1000
+	draw := func(p *pattern) (order []int64, distinct int) {
+		for range blocks {
+			order = append(order, p.offset(Read, 4096))
+		}
+		return order, len(slices.Compact(slices.Sorted(slices.Values(order))))
+	}
+	s := spec("randread")
+	p := newPattern(&s, 0, 4096*blocks)
+	var last []int64
+	for pass := range 3 {
+		order, distinct := draw(p)
+		if distinct != blocks || slices.Equal(order, last) {
+			t.Errorf("pass %d has %d of %d blocks, in the order of the one before: %v", pass, distinct, blocks, slices.Equal(order, last))
+		}
+		last = order
+	}
+	s.NoRandomMap = true
+	if _, distinct := draw(newPattern(&s, 0, 4096*blocks)); distinct < 600 || distinct > 660 {
+		t.Errorf("%d of %d blocks came in as many draws, want 1 - 1/e of them, 632", distinct, blocks)
+	}
+}
+
+// The operations of a random job that begin where the previous one ended are the percentage that is asked for.
+func TestSequentialShare(t *testing.T) {
+	const draws = 100_000
+	for _, percent := range []int{0, 1, 40, 99, 100} {
+		s := spec("randread")
+		s.Sequential[Read] = percent
+		p := newPattern(&s, 0, 1<<40)
+		follow, end := 0, int64(0)
+		for range draws {
+			at := p.offset(Read, 4096)
+			if at == end {
+				follow++
+			}
+			end = at + 4096
+		}
+		if share := 100 * float64(follow) / draws; math.Abs(share-float64(percent)) > 0.5 {
+			t.Errorf("%.2f%% of the operations follow others, want %d%%", share, percent)
+		}
+	}
+}
+
+// A mix of nothing but reads, or of no reads, is just that.
+func TestMixOfOne(t *testing.T) {
+	for reads, want := range map[int]Op{0: Write, 100: Read} {
+		s := spec("randrw")
+		s.RWMixRead = reads
+		p := newPattern(&s, 0, fakeSize)
+		for range 10_000 {
+			if op, _ := p.choose(); op != want {
+				t.Fatalf("rwmixread=%d: a %v", reads, op)
+			}
+		}
+	}
+}
+
+// Clones of a sequential job begin at different offsets, spread evenly over the range.
+func TestWhereClonesBegin(t *testing.T) {
+	s := spec("read")
+	s.NumJobs = 4
+	for clone := range s.NumJobs {
+		const quarter = 64 << 10
+		if at := newPattern(&s, clone, 4*quarter).offset(Read, 4096); at != int64(clone)*quarter {
+			t.Errorf("clone %d begins at %d", clone, at)
 		}
 	}
 }
