@@ -48,3 +48,33 @@ func TestHostThatDied(t *testing.T) {
 		admin.close()
 	})
 }
+
+// TestHostIsHeard: a host that sends something each minute isn't probed; only its silent connections are.
+func TestHostIsHeard(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newSGLRig(t, rdma.TargetConfig{Memory: 8 << 20, MaxTransfer: sglTransfer})
+		defer r.close()
+		admin, io := r.controller(0)
+		defer admin.close()
+		defer io.close()
+		const minutes = 10
+		probes := func(each func()) uint64 {
+			before := r.listener.Counters().Probes.Load()
+			for range 2 * minutes {
+				each()
+				time.Sleep(time.Minute / 2)
+			}
+			return r.listener.Counters().Probes.Load() - before
+		}
+		time.Sleep(2 * time.Minute) // since which all are known to be silent
+		silent := probes(func() {})
+		heard := probes(func() {
+			io.sendKeyed(blocks(nvme.OpRead, 0, sglBlock), 0, sglBlock)
+			<-io.answers
+		})
+		if silent-heard != minutes {
+			t.Errorf("%d probes in %d minutes, and %d while one connection was used; want one less each minute",
+				silent, minutes, heard)
+		}
+	})
+}
