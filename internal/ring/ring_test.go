@@ -326,6 +326,17 @@ func TestCorruptBehind(t *testing.T) {
 	}
 }
 
+// TestCorruptWhileHeld: a writer that has written over what was taken and not released yet ends the ring.
+func TestCorruptWhileHeld(t *testing.T) {
+	w, r := pair(t)
+	put(w, 1000, 1)
+	take(t, r, 1000, 1)
+	w.tail.Store(Capacity + recordAlign)
+	if got, ok, err := r.Next(); ok || !errors.Is(err, ErrCorrupt) {
+		t.Errorf("%d bytes taken, %t, error %v; want ErrCorrupt", len(got.Bytes), ok, err)
+	}
+}
+
 // TestLyingReader: an impossible read position makes no room.
 func TestLyingReader(t *testing.T) {
 	for _, head := range []uint64{Capacity + 64, math.MaxUint64} {
