@@ -320,6 +320,9 @@ func TestReauthentication(t *testing.T) {
 	if err := c.Authenticate(t.Context(), &Authentication{Secret: a.secret, ControllerSecret: a.ctrl}); err != nil || a.done != 9 {
 		t.Errorf("%v, %d transactions", err, a.done)
 	}
+	if err := c.Authenticate(t.Context(), nil); err != nil || a.done != 12 {
+		t.Errorf("again with the other secret: %v, %d transactions", err, a.done)
+	}
 	if err := c.Authenticate(t.Context(), &Authentication{}); !errors.Is(err, ErrConfig) || c.Err() != nil {
 		t.Errorf("without a secret: %v, %v", err, c.Err())
 	}

@@ -276,7 +276,7 @@ func TestConnectSilentTarget(t *testing.T) {
 		cfg.ConnectTimeout = 3 * time.Second
 		start := time.Now()
 		_, err := Connect(t.Context(), cfg)
-		if took := time.Since(start); !errors.Is(err, ErrTimeout) || took != 3*time.Second {
+		if took := time.Since(start); !errors.Is(err, ErrTimeout) || took != 3*time.Second || !strings.Contains(err.Error(), "not connected after 3s") {
 			t.Errorf("after %v: %v", took, err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
@@ -315,9 +315,35 @@ func TestConfigValidate(t *testing.T) {
 			t.Errorf("%s: %v", field, err)
 		}
 	}
+	for field, change := range map[string]func(*Config){
+		"Local":     func(c *Config) { c.Local = netip.IPv6Loopback() },
+		"QueueSize": func(c *Config) { c.QueueSize = 1<<16 + 1 }, // SQSIZE has 16 bits, and is 0's based
+		"KATO":      func(c *Config) { c.KATO = 99 * time.Millisecond },
+	} {
+		c := good
+		change(&c)
+		if err := c.Validate(); !errors.Is(err, ErrConfig) || !strings.Contains(err.Error(), field) {
+			t.Errorf("%s: %v", field, err)
+		}
+	}
+	for _, change := range []func(*Config){
+		func(c *Config) { c.Local = netip.MustParseAddr("::ffff:127.0.0.2") },
+		func(c *Config) { c.QueueSize, c.KATO = 2, 100*time.Millisecond },
+		func(c *Config) { c.QueueSize, c.KATO = 1<<16, 24*time.Hour },
+	} {
+		c := good
+		change(&c)
+		if err := c.Validate(); err != nil {
+			t.Error(err)
+		}
+	}
 	d := (Config{HostNQN: testHostNQN, SubNQN: nvme.DiscoveryNQN}).withDefaults()
 	if d.HostID.NQN() != testHostNQN || d.KATO != 0 || d.QueueSize != 128 || d.Queues == 0 {
 		t.Errorf("defaults %+v", d)
+	}
+	d = Config{HostNQN: "nqn.2024-01.com.example:host", SubNQN: testNQN}.withDefaults()
+	if d.HostID.IsZero() || d.HostNQN != "nqn.2024-01.com.example:host" {
+		t.Errorf("defaults %+v: Connect needs a host identifier", d)
 	}
 	d = Config{SubNQN: testNQN}.withDefaults()
 	if nvme.CheckNQN(d.HostNQN) != nil || d.HostID.NQN() != d.HostNQN || d.KATO != 5*time.Second {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -43,6 +44,63 @@ func TestNamespaceEvents(t *testing.T) {
 	if c.Counters().AsyncEvents.Load() != 3 || f.commands("Get Log Page (Changed Attached Namespace List)") != 3 {
 		t.Errorf("%d events", c.Counters().AsyncEvents.Load())
 	}
+}
+
+// TestEventsCleared: an event is cleared by reading its log page without Retain Asynchronous Event (NVMe base,
+// "Asynchronous Event Request"). Each of these pages belongs to the controller or its subsystem, not to a namespace.
+func TestEventsCleared(t *testing.T) {
+	f := newFakeTarget()
+	var read []nvme.Command // under f.mu
+	f.hook = func(_ *fakeQueue, r *Request, _ *nvme.Completion) verdict {
+		if r.Cmd.Opcode() != nvme.OpGetLogPage {
+			return usual
+		}
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		read = append(read, r.Cmd)
+		return answered
+	}
+	told := make(chan nvme.AsyncEvent)
+	c := connect(t, f, func(c *Config) { c.Event = func(_ *Controller, e nvme.AsyncEvent) { told <- e } })
+	for _, want := range []struct {
+		event nvme.AsyncEvent
+		lid   nvme.LID
+		size  uint64 // in bytes
+	}{
+		{nvme.AsyncEvent(nvme.EventError) | nvme.AsyncEvent(nvme.LogError)<<16, nvme.LogError, nvme.ErrorEntrySize},
+		{nvme.AsyncEvent(nvme.EventSMART) | nvme.AsyncEvent(nvme.LogSMART)<<16, nvme.LogSMART, nvme.SMARTLogSize},
+		{nvme.EventFirmware, nvme.LogFirmware, nvme.FirmwareLogSize},
+		{nvme.EventANAChanged, nvme.LogANA, 16},
+		{nvme.EventDiscoveryChanged, nvme.LogDiscovery, nvme.DiscoveryHeaderSize},
+		{nvme.AsyncEvent(nvme.EventVendor), 0, 0}, // has no page
+	} {
+		for !f.notify(want.event) { // the host renews its request soon
+			runtime.Gosched()
+		}
+		if e := <-told; e != want.event {
+			t.Errorf("told of %v, want %v", e, want.event)
+		}
+		f.mu.Lock()
+		switch {
+		case want.size == 0:
+			if len(read) != 0 {
+				t.Errorf("%v: a page is read", want.event)
+			}
+		case len(read) != 1:
+			t.Errorf("%v: %d pages are read", want.event, len(read))
+		default:
+			cmd := &read[0]
+			if cmd.LID() != want.lid || cmd.LogRAE() || cmd.LogOffset() != 0 || cmd.LogLength() != want.size {
+				t.Errorf("%v: %d bytes of %v, retained %v", want.event, cmd.LogLength(), cmd.LID(), cmd.LogRAE())
+			}
+			if nsid := cmd.NSID(); nsid != nvme.NSIDNone && nsid != nvme.NSIDAll {
+				t.Errorf("%v: NSID %d", want.event, nsid)
+			}
+		}
+		read = nil
+		f.mu.Unlock()
+	}
+	closeController(t, c)
 }
 
 func TestNoEventsWithoutOAES(t *testing.T) {
@@ -500,5 +558,49 @@ func TestFeatures(t *testing.T) {
 	}
 	if v, err := c.SetFeature(t.Context(), nvme.FeatVolatileWC, 0, 1, nil); err != nil || v != 1 {
 		t.Error(v, err)
+	}
+}
+
+// withoutMemory is a transport that has no memory left.
+type withoutMemory struct{ *fakeTarget }
+
+func (withoutMemory) Alloc(int) ([]byte, error) { return nil, errors.New("no memory") }
+
+// TestNoMemory: commands of the host itself don't need the transport's memory.
+func TestNoMemory(t *testing.T) {
+	f := newFakeTarget()
+	c := connect(t, f, func(c *Config) { c.Transport = withoutMemory{f} })
+	if got := c.Identify().ModelNumber(); got != "fake" {
+		t.Errorf("model %q", got)
+	}
+	closeController(t, c)
+}
+
+// losing is a transport whose admin connection breaks while an I/O queue is being connected.
+type losing struct{ *fakeTarget }
+
+func (l losing) Dial(ctx context.Context, a QueueAttr) (TransportQueue, error) {
+	if a.QID != 0 {
+		l.queues[0].fail(errors.New("unplugged"))
+		<-l.queues[0].ended
+	}
+	return l.fakeTarget.Dial(ctx, a)
+}
+
+// TestLostWhileDialing: a connection that is made when the controller is already lost is closed.
+func TestLostWhileDialing(t *testing.T) {
+	f := newFakeTarget()
+	cfg := f.config()
+	cfg.Transport = losing{f}
+	if _, err := Connect(t.Context(), cfg); !errors.Is(err, ErrLost) {
+		t.Errorf("Connect returned %v", err)
+	}
+	if len(f.queues) != 2 {
+		t.Fatalf("%d connections", len(f.queues))
+	}
+	select {
+	case <-f.queues[1].ended:
+	default:
+		t.Error("the connection of the I/O queue is still open")
 	}
 }

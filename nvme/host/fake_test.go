@@ -151,6 +151,13 @@ func (t *fakeTarget) breakAll(err error) {
 	}
 }
 
+// shuttingDown reports whether the host has asked the controller to shut down.
+func (t *fakeTarget) shuttingDown() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.cc.Shutdown() != nvme.CCSHNNone
+}
+
 // notify sends an event if a request for one is outstanding.
 func (t *fakeTarget) notify(e nvme.AsyncEvent) bool {
 	t.mu.Lock()

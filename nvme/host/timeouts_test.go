@@ -3,6 +3,7 @@ package host
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -86,6 +87,38 @@ func TestTimeoutFatal(t *testing.T) {
 		}
 		<-c.Done()
 		if err := c.Close(); !errors.Is(err, ErrTimeout) {
+			t.Error(err)
+		}
+	})
+}
+
+// TestTimeoutWhileClosing: a command that times out during a shutdown isn't aborted: it ends with the controller,
+// which refuses new commands (NVMe base, "Shutdown").
+func TestTimeoutWhileClosing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeTarget()
+		var down atomic.Bool
+		inner := hang(nvme.OpFlush)
+		f.hook = func(q *fakeQueue, r *Request, cqe *nvme.Completion) verdict {
+			if f.shuttingDown() && r.Cmd.Opcode() == nvme.OpFabrics && r.Cmd.FCType() == nvme.FCPropertyGet && !down.Load() {
+				return answered // CSTS doesn't report a shutdown yet
+			}
+			return inner(q, r, cqe)
+		}
+		c, n := connectNamespace(t, f, func(c *Config) { c.IOTimeout = time.Second })
+		ended, closed := make(chan error, 1), make(chan error, 1)
+		go func() { ended <- n.Flush(t.Context()) }()
+		synctest.Wait()
+		go func() { closed <- c.Close() }()
+		time.Sleep(1900 * time.Millisecond)
+		if timeouts, aborts := c.Queues()[0].Counters().Timeouts.Load(), f.commands("Abort"); timeouts != 1 || aborts != 0 || c.Err() != nil {
+			t.Errorf("%d timeouts, %d aborts, %v", timeouts, aborts, c.Err())
+		}
+		down.Store(true)
+		if err := <-closed; err != nil {
+			t.Error(err)
+		}
+		if err := <-ended; !errors.Is(err, ErrClosed) {
 			t.Error(err)
 		}
 	})
