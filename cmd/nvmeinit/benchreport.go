@@ -53,7 +53,7 @@ func printJob(w io.Writer, r *fio.Reported) {
 	}
 	add(loadgen.Flush, &r.Syncs, "-", "-")
 	t.Render()
-	fmt.Fprintf(w, "processor of this side: %s an operation, %.0f%% of one\n", micros(float64(r.CPUPerIO())),
+	fmt.Fprintf(w, "CPU time of nvmeinit: %s per operation, %.0f%% of one processor\n", micros(float64(r.CPUPerIO())),
 		100*r.CPU().Seconds()/max(r.Duration.Seconds(), 1e-9))
 	if s.LatencyTarget > 0 {
 		fmt.Fprintln(w, soughtText(r))

@@ -50,7 +50,7 @@ to a namespace.`,
 	fl := c.Flags()
 	fl.Uint8VarP(&ff.id, "feature-id", "f", 0, "`number` of the feature, as 0x07 (default all)")
 	fl.Uint32Var(&ff.nsid, "nsid", 0, "`number` of the namespace, for its features")
-	fl.Uint8Var(&ff.sel, "sel", 0, "`which` value: 0 the current, 1 the default, 2 the saved, 3 what can be done with it")
+	fl.Uint8Var(&ff.sel, "sel", 0, "`number` of the value: 0 current, 1 default, 2 saved, 3 what can be done with it")
 	fl.Uint32Var(&ff.cdw11, "cdw11", 0, "`dword` 11 of the command, for a feature with parameters")
 	c.PreRunE = func(*cobra.Command, []string) error {
 		if int(ff.sel) >= len(selects) {

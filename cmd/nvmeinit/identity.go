@@ -45,7 +45,7 @@ func newShowHostNQN() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "show-hostnqn",
 		Short: "Show the name by which targets know this host",
-		Long: `show-hostnqn shows the NVMe Qualified Name that nvmeinit comes with unless -q gives another.
+		Long: `show-hostnqn shows the NVMe Qualified Name that nvmeinit connects with unless -q gives another.
 
 It is that of nvme-cli: /etc/nvme/hostnqn, with the UUID in /etc/nvme/hostid; for an
 ordinary user where these are missing, the same files in $XDG_CONFIG_HOME/nvme

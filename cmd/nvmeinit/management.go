@@ -55,13 +55,13 @@ with "create" in its configuration file, and keeps for a host what it has attach
 		},
 	}.command()
 	fl := c.Flags()
-	fl.Var(&f.size, "size", "its bytes, as 1GiB")
-	fl.Uint64Var(&f.blocks, "nsze", 0, "its `blocks`, instead of --size")
-	fl.Uint64Var(&f.room, "ncap", 0, "`blocks` that it can hold (default all)")
-	fl.Var(&f.blockSize, "block-size", "bytes of a block (default those of format 0)")
-	fl.Uint8Var(&f.format, "flbas", 0, "`number` of its format, instead of --block-size")
-	fl.Uint8Var(&f.nmic, "nmic", 1, "`bits` that say who may share it: 1 several controllers, 0 one")
-	fl.Uint32Var(&f.group, "anagrp-id", 0, "`number` of its ANA group (default as the target chooses)")
+	fl.Var(&f.size, "size", "its size in bytes, as 1GiB")
+	fl.Uint64Var(&f.blocks, "nsze", 0, "its size in `blocks`, instead of --size")
+	fl.Uint64Var(&f.room, "ncap", 0, "its capacity in `blocks` (default its size)")
+	fl.Var(&f.blockSize, "block-size", "its block size in bytes, as 4096 (default that of LBA format 0)")
+	fl.Uint8Var(&f.format, "flbas", 0, "`number` of its LBA format, instead of --block-size")
+	fl.Uint8Var(&f.nmic, "nmic", 1, "`number` of its sharing: 1 several controllers may have it, 0 only one")
+	fl.Uint32Var(&f.group, "anagrp-id", 0, "`number` of its ANA group (default chosen by the target)")
 	c.PreRunE = func(c *cobra.Command, _ []string) error { return f.check(c) }
 	return c
 }

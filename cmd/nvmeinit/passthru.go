@@ -31,7 +31,7 @@ var rawDwords = []int{2, 3, 10, 11, 12, 13, 14, 15}
 func newAdminPassthru() *cobra.Command {
 	return newPassthru("admin-passthru", "Send any admin command",
 		`admin-passthru sends an admin command made of the fields given, and shows its result and
-data. Whether data moves, and which way, is said by the last two bits of the opcode.`,
+data. The last two bits of the opcode say whether data moves, and which way.`,
 		"  nvmeinit admin-passthru -t rdma -a 127.0.0.1 --opcode 0x06 --cdw10 1 --data-len 4096\n"+
 			"  nvmeinit admin-passthru -t tcp -a 127.0.0.1 --opcode 0x0a --cdw10 7",
 		func(s *session) *host.Queue { return s.Admin() })
@@ -40,8 +40,8 @@ data. Whether data moves, and which way, is said by the last two bits of the opc
 func newIOPassthru() *cobra.Command {
 	return newPassthru("io-passthru", "Send any I/O command",
 		`io-passthru sends an I/O command made of the fields given, and shows its result and data.
-Whether data moves, and which way, is said by the last two bits of the opcode. What it
-does to the namespace is not looked at.`,
+The last two bits of the opcode say whether data moves, and which way. nvmeinit doesn't
+check what the command does to the namespace.`,
 		"  nvmeinit io-passthru -t rdma -a 127.0.0.1 --opcode 0x02 --nsid 1 --cdw10 0 --data-len 4096\n"+
 			"  nvmeinit io-passthru -t tcp -a 127.0.0.1 --opcode 0x01 --nsid 1 --data-len 4096 --input-file block.bin",
 		func(s *session) *host.Queue {
@@ -75,16 +75,16 @@ func newPassthru(use, short, long, example string, queue func(*session) *host.Qu
 		},
 	}.command()
 	fl := c.Flags()
-	fl.Uint8Var(&f.opcode, "opcode", 0, "`number` of the command, as 0x06")
+	fl.Uint8Var(&f.opcode, "opcode", 0, "`number` of the command, as 0x02")
 	fl.Uint32Var(&f.nsid, "nsid", 0, "`number` of the namespace")
 	for _, i := range rawDwords {
 		fl.Uint32Var(&f.dwords[i], fmt.Sprintf("cdw%d", i), 0, fmt.Sprintf("`value` of dword %d", i))
 	}
-	fl.Var(&f.length, "data-len", "bytes of data that it moves (default 0)")
-	fl.BoolVar(&f.read, "read", false, "the command brings data, as its opcode must say too")
-	fl.BoolVar(&f.write, "write", false, "the command sends data, as its opcode must say too")
+	fl.Var(&f.length, "data-len", "bytes of data to transfer (default 0)")
+	fl.BoolVar(&f.read, "read", false, "the command reads data; its opcode must say so too")
+	fl.BoolVar(&f.write, "write", false, "the command sends data; its opcode must say so too")
 	fl.StringVar(&f.input, "input-file", "-", "`FILE` with the data to send; - for standard input")
-	fl.BoolVarP(&f.raw, "raw-binary", "b", false, "print the data that it brings as it is, and nothing else")
+	fl.BoolVarP(&f.raw, "raw-binary", "b", false, "print nothing but the data that it reads, as raw bytes")
 	c.PreRunE = func(c *cobra.Command, _ []string) error { return f.check(c) }
 	return c
 }

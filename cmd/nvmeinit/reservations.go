@@ -40,9 +40,9 @@ nvmetgt does with --state. It prints nothing.`,
 		})
 	fl := c.Flags()
 	fl.Uint64Var(&f.other, "nrkey", 0, "new `key`")
-	fl.Uint8Var(&f.action, "rrega", 0, "`what` to do: 0 register, 1 unregister, 2 replace the key")
-	fl.BoolVar(&f.ignoreKey, "iekey", false, "whatever the current key is")
-	fl.Uint8Var(&f.cptpl, "cptpl", 0, "`whether` it persists through power loss: 0 as it is, 2 no, 3 yes")
+	fl.Uint8Var(&f.action, "rrega", 0, "`number` of the action: 0 register, 1 unregister, 2 replace the key")
+	fl.BoolVar(&f.ignoreKey, "iekey", false, "don't compare the current key")
+	fl.Uint8Var(&f.cptpl, "cptpl", 0, "`number` of the change to persistence through power loss: 0 none, 2 off, 3 on")
 	c.PreRunE = func(c *cobra.Command, _ []string) error {
 		if f.cptpl != uint8(nvme.CPTPLKeep) && f.cptpl != uint8(nvme.CPTPLClear) && f.cptpl != uint8(nvme.CPTPLSet) {
 			return cli.Usage("--cptpl %d: want 0, 2 or 3", f.cptpl)
@@ -69,7 +69,7 @@ the same for all registrants, held by one; 5 and 6 the same, held by all.`,
 		})
 	fl := c.Flags()
 	fl.Uint64Var(&f.other, "prkey", 0, "`key` of the registrants to preempt")
-	fl.Uint8Var(&f.action, "racqa", 0, "`what` to do: 0 acquire, 1 preempt, 2 preempt and abort")
+	fl.Uint8Var(&f.action, "racqa", 0, "`number` of the action: 0 acquire, 1 preempt, 2 preempt and abort")
 	fl.Uint8Var(&f.kind, "rtype", 0, "`type` of the reservation, 1 to 6")
 	c.PreRunE = func(*cobra.Command, []string) error {
 		if err := f.checkType(); err != nil {
@@ -91,7 +91,7 @@ everybody's registration and the reservation. It prints nothing.`,
 			return ns.ReservationRelease(ctx, nvme.ResvAction(f.action), nvme.ResvType(f.kind), f.current)
 		})
 	fl := c.Flags()
-	fl.Uint8Var(&f.action, "rrela", 0, "`what` to do: 0 release, 1 clear")
+	fl.Uint8Var(&f.action, "rrela", 0, "`number` of the action: 0 release, 1 clear")
 	fl.Uint8Var(&f.kind, "rtype", 0, "`type` of the reservation to release, 1 to 6")
 	c.PreRunE = func(*cobra.Command, []string) error {
 		if nvme.ResvAction(f.action) == nvme.ResvRelease {

@@ -61,7 +61,7 @@ var options = []Option{
 		set:   setBlockSize,
 	},
 	{
-		Name: "bssplit", Type: "size/percent:…", Example: "4k/70:64k/30",
+		Name: "bssplit", Type: "size/percent:...", Example: "4k/70:64k/30",
 		Usage: "mix of block sizes, as 4k/70:64k/30; after commas those of writes and of trims",
 		set:   setSplit,
 	},
