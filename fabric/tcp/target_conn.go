@@ -339,7 +339,7 @@ func (c *targetConn) acquire() *request {
 	r := c.free[len(c.free)-1]
 	c.free = c.free[:len(c.free)-1]
 	c.busy++
-	r.reset()
+	r.send = sendState{}
 	return r
 }
 

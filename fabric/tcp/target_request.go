@@ -38,12 +38,6 @@ type sendState struct {
 	crc   uint32
 }
 
-// reset makes the slot ready for a new command; the engine resets its part.
-func (r *request) reset() {
-	r.inline, r.badData = 0, false
-	r.send = sendState{}
-}
-
 // mapSGL applies the rules of section 3.4 to SGL1.
 func (r *request) mapSGL() (int, nvme.Status) {
 	if r.badData {
@@ -67,9 +61,6 @@ func (r *request) mapSGL() (int, nvme.Status) {
 		}
 		r.InCapsule = r.buf[:n]
 	case nvme.SGLTransport:
-		if int64(n) > int64(r.conn.attr.MaxTransfer) {
-			return 0, nvme.StatusSGLLengthInvalid | nvme.StatusDNR
-		}
 	default:
 		return 0, nvme.StatusSGLTypeInvalid | nvme.StatusDNR
 	}
