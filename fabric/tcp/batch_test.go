@@ -85,9 +85,9 @@ func TestBatches(t *testing.T) {
 			for first := range kinds {
 				t.Run(fmt.Sprintf("digests=%v,PDA=%d,first=%d", digests, pda, first), func(t *testing.T) {
 					alone, together := newStream(), newStream()
-					for k := range 2 * maxWriteIov {
+					for k := range maxWriteIov + 4*len(kinds) {
 						kind := kinds[first] // some of one kind fill a batch, and then come the others
-						if k > maxWriteIov {
+						if k >= maxWriteIov {
 							kind = kinds[(first+k)%len(kinds)]
 						}
 						alone.add(t, kind())
