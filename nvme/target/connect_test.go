@@ -169,6 +169,35 @@ func TestConnectAfterRefusal(t *testing.T) {
 	connectAdmin(c, testNQN, 0)
 }
 
+// TestConnectInCapsule: hosts send the data of Connect in its capsule, as Linux does over TCP.
+func TestConnectInCapsule(t *testing.T) {
+	tg := newTarget(t, newTestVolume(1<<20, 512))
+	admin, io := dial(t, tg), dial(t, tg)
+	capsule := func(qid uint16) nvme.Command { return inCapsule(connectCommand(qid, 31, 0), nvme.ConnectDataSize) }
+	cqe := admin.must(capsule(0), connectData(t, nvme.CNTLIDDynamic, testNQN))
+	admin.must(setProperty(nvme.PropCC, uint64(nvme.CCFabrics|nvme.CCEnable)), nil)
+	io.must(capsule(1), connectData(t, nvme.ConnectResult(cqe.DW0()).CNTLID(), testNQN))
+	io.must(ioCommand(nvme.OpRead, 0, 1, 0), make([]byte, 512))
+}
+
+// TestConnectTwice: a queue takes one Connect, also while the data of the first has yet to be fetched (NVMe base,
+// "Connect Command": Command Sequence Error).
+func TestConnectTwice(t *testing.T) {
+	c := dial(t, newTarget(t), func(c *fakeConn) { c.holdPull = true })
+	data := connectData(t, nvme.CNTLIDDynamic, testNQN)
+	first := c.start(connectCommand(0, 31, 0), data)
+	c.fails(connectCommand(0, 31, 0), data, nvme.StatusCommandSequence|dnr)
+	if first.answered() {
+		t.Fatal("the first was answered without its data")
+	}
+	c.come()
+	if st := first.wait().Status(); st != nvme.StatusSuccess {
+		t.Errorf("the first: status %#x", uint16(st))
+	}
+	c.fails(connectCommand(0, 31, 0), data, nvme.StatusCommandSequence|dnr)
+	c.must(getProperty(nvme.PropCSTS), nil)
+}
+
 // TestConnectWithoutHostName: if any host may connect, one that gives no NQN may as well, as spdk_nvme_perf does.
 func TestConnectWithoutHostName(t *testing.T) {
 	tg := newTarget(t, newTestVolume(1<<20, 512))

@@ -213,6 +213,48 @@ func TestDiscoveryChanges(t *testing.T) {
 	}
 }
 
+// TestDiscoveryEvents: everything that changes what a host finds is counted in GENCTR, and reported (NVMe base,
+// "Discovery Log Page Change").
+func TestDiscoveryEvents(t *testing.T) {
+	tg, q := discoveryOf(t)
+	enableEvents(q, nvme.AENDiscovery)
+	const nqn = testNQN + "2"
+	port := Port{Transport: nvme.TransportTCP, Addr: netip.MustParseAddrPort("127.0.0.1:4421")}
+	other := Referral{Transport: nvme.TransportTCP, Addr: netip.MustParseAddrPort("127.0.0.1:8009")}
+	before, _ := discover(t, q)
+	for _, change := range []struct {
+		name string
+		make func() error
+	}{
+		{"port added", func() error { return tg.AddPort(port) }},
+		{"port removed", func() error { return tg.RemovePort(port.Transport, port.Addr) }},
+		{"referral added", func() error { return tg.AddReferral(other) }},
+		{"referral removed", func() error { return tg.RemoveReferral(other.Transport, other.Addr) }},
+		{"subsystem added", func() error {
+			_, err := tg.AddSubsystem(SubsystemConfig{NQN: nqn, AllowAnyHost: true})
+			return err
+		}},
+		{"host refused", func() error { return tg.Subsystem(nqn).SetHosts(false, nil) }},
+		{"subsystem removed", func() error { return tg.RemoveSubsystem(nqn) }},
+	} {
+		aer := q.start(asyncEvent(1), nil)
+		if err := change.make(); err != nil {
+			t.Fatalf("%s: %v", change.name, err)
+		}
+		if !aer.answered() {
+			t.Fatalf("%s: no event", change.name)
+		}
+		if ev := nvme.AsyncEvent(aer.wait().DW0()); ev != nvme.EventDiscoveryChanged {
+			t.Errorf("%s: event %v", change.name, ev)
+		}
+		after, _ := discover(t, q)
+		if after.GENCTR <= before.GENCTR {
+			t.Errorf("%s: GENCTR is %d after %d", change.name, after.GENCTR, before.GENCTR)
+		}
+		before = after
+	}
+}
+
 // TestPortAddress: hosts are told the addresses that they can reach.
 func TestPortAddress(t *testing.T) {
 	for _, tc := range []struct{ port, local, want string }{

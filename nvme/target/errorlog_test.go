@@ -37,6 +37,10 @@ func TestErrorPlace(t *testing.T) {
 		s.io.fails(cmd, make([]byte, 512), nvme.StatusInvalidField|dnr)
 		check("PSDT", 1|6<<8, 7)
 	}
+	untyped := ioCommand(nvme.OpRead, 7, 1, 0)
+	untyped.SGL1().SetBlock(nvme.SGLTransport, 0, 512)
+	s.io.fails(untyped, make([]byte, 512), nvme.StatusSGLTypeInvalid|dnr)
+	check("SGL", 24, 7)
 	// The first block that differs, in data of one piece and of two.
 	for _, blocks := range []int{4, 64} {
 		data := make([]byte, blocks*512)

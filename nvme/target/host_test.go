@@ -156,15 +156,20 @@ func (c *fakeConn) Pull(r *Request) {
 		r.Pulled(c.reason)
 		return
 	}
-	from := fr.host
-	for i := range r.Data {
-		from = from[copy(r.Data[i].Bytes, from):]
-	}
+	fr.fetch()
 	if c.pullLate {
 		c.wg.Go(func() { r.Pulled(c.pullErr) })
 		return
 	}
 	r.Pulled(c.pullErr)
+}
+
+// fetch copies the host's data to the memory that the command has for it.
+func (fr *fakeRequest) fetch() {
+	from := fr.host
+	for i := range fr.Data {
+		from = from[copy(fr.Data[i].Bytes, from):]
+	}
 }
 
 func (c *fakeConn) Respond(r *Request) {
@@ -252,11 +257,13 @@ func (c *fakeConn) Disconnect(err error) {
 func (c *fakeConn) come() {
 	c.mu.Lock()
 	waiting, pulling := c.waiting, c.pulling
+	c.waiting, c.pulling = nil, nil
 	c.mu.Unlock()
 	for _, fr := range waiting {
 		fr.Resume()
 	}
 	for _, fr := range pulling {
+		fr.fetch()
 		fr.Pulled(nil)
 	}
 }

@@ -381,6 +381,36 @@ func TestPreemptDeadHost(t *testing.T) {
 	}
 }
 
+// TestPreemptHostThatDies: nor does a host with a command that its volume took long to answer, and with one whose data
+// doesn't come.
+func TestPreemptHostThatDies(t *testing.T) {
+	slowVolume(t, func(t *testing.T, tg *Target, v *testVolume) {
+		dead, b := connectAs(t, tg, 1), connectAs(t, tg, 2)
+		registerAs(1, nvme.ResvRegister, 0, 11, 0).run(dead.io)
+		registerAs(2, nvme.ResvRegister, 0, 22, 0).run(b.io)
+		v.setHold(true)
+		slow := dead.io.start(ioCommand(nvme.OpRead, 0, 1, 0), make([]byte, 4096))
+		dead.io.holdPull = true
+		write, data := ioWrite(1, 7)
+		dead.io.start(write, data)
+		op := acquireAs(2, nvme.ResvPreemptAndAbort, nvme.ResvWriteExclusive, 22, 11, 0)
+		preempt := b.io.start(op.cmd, op.keys.AppendTo(nil))
+		time.Sleep(3 * preemptPatience)
+		if slow.answered() || preempt.answered() || dead.admin.q.ended() {
+			t.Error("it isn't waited for the volume")
+		}
+		v.release()
+		time.Sleep(3 * preemptPatience)
+		if !slow.answered() || !preempt.answered() || !dead.admin.q.ended() {
+			t.Errorf("the namespace isn't the others': it has %d users", tg.Subsystem(testNQN).namespace(1).users())
+			dead.io.come()
+		}
+		preempt.wait()
+		b.close()
+		dead.lose()
+	})
+}
+
 // TestReservationFields: wrong fields, with status and place.
 func TestReservationFields(t *testing.T) {
 	tg := newTarget(t, newTestVolume(1<<20, 512))
