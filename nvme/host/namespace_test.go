@@ -63,6 +63,30 @@ func TestNamespaceUnusable(t *testing.T) {
 			t.Errorf("namespace %d: %v", id, err)
 		}
 	}
+	f.mu.Lock()
+	f.addNamespace(6, 13, 1) // as much as MDTS
+	f.mu.Unlock()
+	if n, err := c.Namespace(t.Context(), 6); err != nil || n.BlockSize() != 8192 {
+		t.Errorf("namespace 6: %v", err)
+	}
+}
+
+// TestOldDescriptors: the Namespace Identification Descriptor list came with NVMe 1.3. Before, the identifiers were in
+// Identify Namespace alone.
+func TestOldDescriptors(t *testing.T) {
+	for version, lists := range map[nvme.Version]int{nvme.Version1_2_1: 0, nvme.Version1_3: 1} {
+		f := newFakeTarget()
+		f.identity.VER = version
+		c := connect(t, f)
+		n, err := c.Namespace(t.Context(), 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n.Descriptors.NGUID != n.Identity.NGUID || n.Identity.NGUID == [16]byte{} || f.commands("Identify (CNS 03h)") != lists {
+			t.Errorf("version %v: NGUID %x, of Identify Namespace %x, %d lists", version, n.Descriptors.NGUID, n.Identity.NGUID, f.commands("Identify (CNS 03h)"))
+		}
+		closeController(t, c)
+	}
 }
 
 // TestNamespacesUnusable: unusable namespaces don't hide the others, and the error says why for each; if the
