@@ -140,3 +140,32 @@ func TestProvedStay(t *testing.T) {
 		}
 	})
 }
+
+// TestMakingRoom: while a connection that gave way has yet to go, one that finds no place is told that it is worth
+// trying again, and it is once that one has gone.
+func TestMakingRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newCrowdRig(t)
+		for range crowdLimit {
+			c, err := r.come("10.0.0.1")
+			if err != nil {
+				t.Fatalf("after %d connections: %v", len(r.all), err)
+			}
+			c.holdPull, c.stays = true, true // it goes when its data has come
+			c.start(connectCommand(0, 31, 0), connectData(t, nvme.CNTLIDDynamic, testNQN))
+			r.all = append(r.all, c)
+		}
+		if _, err := r.come("10.0.0.2"); !errors.Is(err, ErrMakingRoom) {
+			t.Errorf("one more: %v, want %v", err, ErrMakingRoom)
+		}
+		for _, c := range r.all {
+			c.come()
+		}
+		synctest.Wait()
+		c, err := r.come("10.0.0.2")
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.must(connectCommand(0, 31, 0), connectData(t, nvme.CNTLIDDynamic, testNQN))
+	})
+}
