@@ -242,7 +242,7 @@ func (v *atomicVolume) flush(r *blockdev.Request) {
 
 // written ends a write or similar request, or has it made durable first.
 func (v *atomicVolume) written(r *blockdev.Request, err error) {
-	if err != nil || !r.FUA || !v.info.VolatileCache {
+	if err != nil || !r.FUA {
 		v.finish(r, err)
 		return
 	}

@@ -91,6 +91,9 @@ func fillMap(t *testing.T, path string, lend bool) {
 	if err := write(written[len(written)-1]+mapStep, block(1)); !errors.Is(err, blockdev.ErrCapacity) {
 		t.Errorf("a write beyond what there is room for: %v", err)
 	}
+	if err := c.Write(block(1), written[len(written)-1]+mapStep, true); !errors.Is(err, blockdev.ErrCapacity) {
+		t.Errorf("a durable one: %v", err)
+	}
 	if err := write(written[0], block(0)); err != nil {
 		t.Errorf("after a discard made room: %v", err)
 	}

@@ -71,6 +71,40 @@ func TestPieces(t *testing.T) {
 	mustClose(t, v)
 }
 
+// TestLongPiece: all blocks of a long run that is lent or viewed are known until the end.
+func TestLongPiece(t *testing.T) {
+	const block, n = 512, tokenCount + 2
+	v := mustOpen(t, filepath.Join(shm(t), "v"), blockdev.Options{Size: n * block, BlockSize: block})
+	all := v.free
+	lend := func() blockdev.LoanToken {
+		segs, loan, err := v.Lend(nil, n*block)
+		if err != nil || len(segs) != 1 || v.free != all-n {
+			t.Fatalf("a loan in %d pieces, and %d blocks of %d are free: %v", len(segs), v.free, all, err)
+		}
+		return loan
+	}
+	v.Return(lend())
+	if v.free != all {
+		t.Errorf("%d blocks of %d are free", v.free, all)
+	}
+	c := volumetest.NewClient(v)
+	if err := c.Do(blockdev.Request{Op: blockdev.OpWrite, Length: n * block, Loan: lend()}); err != nil {
+		t.Fatal(err)
+	}
+	_, view, err := v.View(nil, 0, n*block)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Do(blockdev.Request{Op: blockdev.OpDiscard, Length: n * block}); err != nil || v.free != all-n {
+		t.Errorf("%d blocks of %d are free during a view of the others, %v", v.free, all, err)
+	}
+	v.Release(view)
+	if v.free != all {
+		t.Errorf("%d blocks of %d are free in the end", v.free, all)
+	}
+	mustClose(t, v)
+}
+
 // TestLongDiscard: a discard of more blocks than are unmapped at once frees the first and the last of each part.
 func TestLongDiscard(t *testing.T) {
 	const block, part = 512, 1 << 20

@@ -3,6 +3,7 @@ package persist
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -171,6 +172,50 @@ func TestReclaimBeginsInTurn(t *testing.T) {
 		t.Error(err)
 	}
 	end(t, v)
+}
+
+// TestWaitsInTurn: a write that is given some of the blocks that it needs keeps its turn for the others.
+func TestWaitsInTurn(t *testing.T) {
+	v := mustOpen(t, filepath.Join(shm(t), "v"), blockdev.Options{Size: 64 * 512, BlockSize: 512})
+	_, one, err := v.Lend(nil, 512)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, other, err := v.Lend(nil, 512)
+	if err != nil {
+		t.Fatal(err)
+	}
+	loans := lendAll(t, v)
+	var done []string
+	write := func(name string, lba, n int64) {
+		v.Submit(&blockdev.Request{Op: blockdev.OpWrite, Offset: lba * 512, Length: n * 512, Bufs: [][]byte{block(int(lba))[:n*512]},
+			Complete: func(r *blockdev.Request) {
+				done = append(done, name)
+				if r.Err != nil {
+					t.Errorf("%s: %v", name, r.Err)
+				}
+			}})
+	}
+	write("first", 1, 2)
+	write("second", 3, 1)
+	if len(done) > 0 {
+		t.Fatalf("%v is done without blocks", done)
+	}
+	v.Return(one)
+	if len(done) > 0 {
+		t.Errorf("%v is done with one block", done)
+	}
+	v.Return(other)
+	if !slices.Equal(done, []string{"first"}) {
+		t.Errorf("%v is done with two blocks", done)
+	}
+	for _, l := range loans {
+		v.Return(l)
+	}
+	if !slices.Equal(done, []string{"first", "second"}) {
+		t.Errorf("%v is done with all", done)
+	}
+	mustClose(t, v)
 }
 
 // lendAll lends all free blocks, one per loan.
