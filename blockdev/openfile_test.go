@@ -42,11 +42,6 @@ func TestFileOpenErrors(t *testing.T) {
 	if err := tryOpen(t, path, blockdev.Options{Size: mib}); err != nil {
 		t.Errorf("the size that it has: %v", err)
 	}
-	if os.Geteuid() != 0 { // root may write to anything
-		os.Chmod(path, 0o400)
-		mustFail(t, tryOpen(t, path, blockdev.Options{}), blockdev.ErrReadOnly, "read-only")
-		os.Chmod(path, 0o600)
-	}
 	os.WriteFile(path, make([]byte, 5000), 0o600)
 	mustFail(t, tryOpen(t, path, blockdev.Options{}), blockdev.ErrInvalid, "5000", "4096", "8192")
 	os.Truncate(path, 0)
@@ -54,6 +49,27 @@ func TestFileOpenErrors(t *testing.T) {
 	if err := tryOpen(t, path, blockdev.Options{Size: mib}); err != nil {
 		t.Errorf("an empty file with a size: %v", err)
 	}
+}
+
+// TestFileForbidden: who may not open or create a file is told what to do.
+func TestFileForbidden(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "v")
+	if err := os.WriteFile(path, make([]byte, mib), 0o400); err != nil {
+		t.Fatal(err)
+	}
+	sandbox.ObeyModes(t, func() {
+		mustFail(t, tryOpen(t, path, blockdev.Options{}), blockdev.ErrReadOnly, path, "open it read-only", "who may write it")
+		if err := tryOpen(t, path, blockdev.Options{ReadOnly: true}); err != nil {
+			t.Error(err)
+		}
+		if err := errors.Join(os.Chmod(path, 0), os.Chmod(dir, 0o500)); err != nil {
+			t.Error(err)
+		}
+		mustFail(t, tryOpen(t, path, blockdev.Options{ReadOnly: true}), blockdev.ErrReadOnly, path, "who may read it")
+		other := filepath.Join(dir, "other")
+		mustFail(t, tryOpen(t, other, blockdev.Options{Size: mib}), blockdev.ErrReadOnly, other, "in a directory that you may write")
+	})
 }
 
 // TestFileNotDurable: a file whose size can't be made durable isn't created, though a name that the system can't make

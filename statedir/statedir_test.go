@@ -6,12 +6,13 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/nvme-anywhere/nvmeof/internal/sandbox"
 )
 
 func open(t *testing.T, path string) *Dir {
@@ -214,34 +215,15 @@ func TestOpenUnwritable(t *testing.T) {
 	if err := os.Chmod(path, 0o500); err != nil { //nolint:gosec // a directory
 		t.Fatal(err)
 	}
-	var d *Dir
-	var err error
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		runtime.LockOSThread() // never unlocked: the thread ends with what it has given up
-		if err = obeyModes(); err == nil {
-			d, err = Open(path)
+	sandbox.ObeyModes(t, func() {
+		d, err := Open(path)
+		if err == nil {
+			d.Close()
 		}
-	}()
-	<-done
-	if err == nil {
-		d.Close()
-	}
-	if !errors.Is(err, fs.ErrPermission) || !strings.Contains(err.Error(), "write to "+path) {
-		t.Error(err)
-	}
-}
-
-// obeyModes has modes of files apply to this thread, even if it is root's.
-func obeyModes() error {
-	head := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
-	var caps [2]unix.CapUserData
-	if err := unix.Capget(&head, &caps[0]); err != nil {
-		return err
-	}
-	caps[0].Effective &^= 1<<unix.CAP_DAC_OVERRIDE | 1<<unix.CAP_DAC_READ_SEARCH
-	return unix.Capset(&head, &caps[0])
+		if !errors.Is(err, fs.ErrPermission) || !strings.Contains(err.Error(), "write to "+path) {
+			t.Error(err)
+		}
+	})
 }
 
 // TestDelete: what was deleted is gone, and may have been gone before; what can't be deleted is an error.

@@ -1,11 +1,13 @@
 // Package sandbox lets tests make system calls fail. Such a test runs in a process of its own, where a filter refuses
-// the calls that it names, as a container's seccomp profile does.
+// the calls that it names, as a container's seccomp profile does. Modes of files refuse them to root, too, in a
+// goroutine that ObeyModes runs.
 package sandbox
 
 import (
 	"encoding/binary"
 	"os"
 	"os/exec"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -119,4 +121,33 @@ func filter(t *testing.T, call, action uint32, flags uintptr) (listener uintptr)
 		t.Skipf("a filter of system calls: %v", err)
 	}
 	return listener
+}
+
+// ObeyModes calls f on a thread that has no more rights to files than their modes give it, even if it is root's.
+func ObeyModes(t *testing.T, f func()) {
+	t.Helper()
+	done := make(chan error, 1)
+	go func() {
+		defer close(done)
+		runtime.LockOSThread() // never unlocked: the thread ends without what it has given up
+		if err := giveUpOverride(); err != nil {
+			done <- err
+			return
+		}
+		f()
+	}()
+	if err := <-done; err != nil {
+		t.Skipf("giving up capabilities: %v", err)
+	}
+}
+
+// giveUpOverride gives up this thread's capabilities to ignore modes of files.
+func giveUpOverride() error {
+	head := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var caps [2]unix.CapUserData
+	if err := unix.Capget(&head, &caps[0]); err != nil {
+		return err
+	}
+	caps[0].Effective &^= 1<<unix.CAP_DAC_OVERRIDE | 1<<unix.CAP_DAC_READ_SEARCH
+	return unix.Capset(&head, &caps[0])
 }
