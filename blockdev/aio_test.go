@@ -194,3 +194,13 @@ func TestAIOTaken(t *testing.T) {
 		t.Error("somebody looks after Close")
 	}
 }
+
+// TestAIOClosesAttended: a queue that is closed while somebody is on duty ends, though its own goroutine is only about
+// to leave the requests to them.
+func TestAIOClosesAttended(t *testing.T) {
+	attended(t)
+	q := &queueAIO{wake: make(chan struct{}, 1)}
+	q.closed.Store(true)
+	q.unpark() // as close does, which finds it awake
+	q.park()
+}

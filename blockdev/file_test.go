@@ -232,3 +232,29 @@ func testFull(t *testing.T, dir string, mode blockdev.IOMode) {
 		t.Errorf("the file was empty, and has %d bytes, and %d reserved, which nobody asked for: %v", st.Size(), allocated(t, empty), err)
 	}
 }
+
+// TestFileCut: a read of what somebody has cut off the file is an error, in whichever way it is made.
+func TestFileCut(t *testing.T) {
+	for name, mode := range map[string]blockdev.IOMode{
+		"uring": blockdev.IOUring, "direct": blockdev.IODirect, "buffered": blockdev.IOBuffered,
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "v")
+			v, err := blockdev.OpenFile(path, blockdev.Options{Size: mib, IO: mode})
+			if err != nil {
+				t.Skip(err)
+			}
+			defer v.Close()
+			c, b := volumetest.NewClient(v), make([]byte, 8192)
+			if err := errors.Join(c.Write(b, 0, false), os.Truncate(path, 8192)); err != nil {
+				t.Fatal(err)
+			}
+			for off, size := range map[int64]int{4096: 8192, 8192: 4096, 64 << 10: 4096} {
+				mustFail(t, c.Read(b[:size], off), blockdev.ErrMedium, "read", "EOF")
+			}
+			if err := c.Read(b, 0); err != nil {
+				t.Errorf("of what is left: %v", err)
+			}
+		})
+	}
+}

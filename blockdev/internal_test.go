@@ -161,6 +161,21 @@ func TestPoolChain(t *testing.T) {
 	})
 }
 
+// TestPoolLastMoment: a request that comes when a worker has just waited long enough isn't lost.
+func TestPoolLastMoment(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ran := make(chan struct{}, 1)
+		p := NewPool(1, func(*struct{}, *Request) { ran <- struct{}{} })
+		for range 200 {
+			p.Submit(&Request{})
+			<-ran
+			synctest.Wait()
+			time.Sleep(poolIdle)
+		}
+		p.Close()
+	})
+}
+
 // TestFlushGroup: flushes that come during a flush share the next.
 func TestFlushGroup(t *testing.T) {
 	var g FlushGroup

@@ -60,3 +60,19 @@ func TestPreallocatesPlainly(t *testing.T) {
 		t.Errorf("%d bytes of 1 MiB are reserved", n)
 	}
 }
+
+// TestPreallocatesNowhere: where no space can be reserved at all, no volume is created that seems to have it.
+func TestPreallocatesNowhere(t *testing.T) {
+	if !sandbox.Inside(t) {
+		return
+	}
+	path := filepath.Join(t.TempDir(), "v")
+	sandbox.Refuse(t, unix.SYS_FALLOCATE, unix.EOPNOTSUPP)
+	mustFail(t, tryOpen(t, path, blockdev.Options{Size: mib, Preallocate: true}), blockdev.ErrUnsupported, path, "create the volume sparse")
+	if _, err := os.Stat(path); err == nil {
+		t.Error("it is left")
+	}
+	if err := tryOpen(t, path, blockdev.Options{Size: mib}); err != nil {
+		t.Errorf("a sparse one: %v", err)
+	}
+}

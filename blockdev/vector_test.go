@@ -6,6 +6,9 @@ import (
 	"slices"
 	"testing"
 	"testing/synctest"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/nvme-anywhere/nvmeof/internal/crash"
 )
@@ -59,5 +62,43 @@ func inPieces(t *testing.T, k crashKind, piece int) {
 	}
 	if err := <-done; err != nil {
 		t.Error(err)
+	}
+}
+
+// TestFillIovecs: what one call transfers ends with a whole block, whichever buffer that ends in.
+func TestFillIovecs(t *testing.T) {
+	v := &file{info: Info{BlockSize: 4096}}
+	for _, x := range []struct {
+		bufs []int
+		done int64
+		want []int
+	}{
+		{[]int{4096, 8192, 4096}, 0, []int{4096, 8192, 4096}},
+		{[]int{1000, 4096, 4096, 7192}, 0, []int{1000, 4096, 3096}},
+		{[]int{1000, 4096, 4096, 7192}, 4096, []int{1000, 4096, 7192}},
+		{[]int{1000, 7192, 100, 200, 300, 7592}, 4096, []int{4096}},
+		{[]int{4096, 1000, 1000, 1000, 5192}, 0, []int{4096}},
+		{[]int{1000, 1000, 1000, 1096}, 0, nil},
+	} {
+		r := &Request{done: x.done}
+		var all []byte
+		for i, n := range x.bufs {
+			r.Bufs = append(r.Bufs, bytes.Repeat([]byte{byte(i)}, n))
+			all = append(all, r.Bufs[i]...)
+		}
+		iov := make([]unix.Iovec, 3)
+		iov = iov[:v.fillIovecs(iov, r)]
+		var got []int
+		for _, e := range iov {
+			got = append(got, int(e.Len))
+			b := unsafe.Slice(e.Base, e.Len)
+			if !bytes.Equal(b, all[x.done:][:len(b)]) {
+				t.Errorf("%v from %d on: other data", x.bufs, x.done)
+			}
+			x.done += int64(len(b))
+		}
+		if !slices.Equal(got, x.want) {
+			t.Errorf("%v: %v, want %v", x.bufs, got, x.want)
+		}
 	}
 }

@@ -1,13 +1,17 @@
 package blockdev
 
 import (
+	"errors"
+	"os"
 	"runtime"
 	"sync"
 	"testing"
+	"unsafe"
 
 	"github.com/ncw/directio"
 	"golang.org/x/sys/unix"
 
+	"github.com/nvme-anywhere/nvmeof/internal/aio"
 	"github.com/nvme-anywhere/nvmeof/internal/duty"
 )
 
@@ -182,6 +186,49 @@ func TestWriterUnattended(t *testing.T) {
 	a.Leave()
 	v.Submit(all[2])
 	allDone(t, all, done)
+	if err := v.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestWriterApart: somebody on duty whose thread has a request of a ring under way, which would wait with a write,
+// leaves the write to the writer's own goroutine.
+func TestWriterApart(t *testing.T) {
+	in, out, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	defer out.Close()
+	ring, err := aio.OpenRing(1, int(in.Fd()))
+	if err != nil {
+		t.Skip(err)
+	}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	b := directio.AlignedBlock(4096)
+	read := aio.Request{Op: aio.OpRead, Offset: -1, Addr: uint64(uintptr(unsafe.Pointer(unsafe.SliceData(b)))), Len: 1}
+	if err := ring.Submit(read); err != nil {
+		t.Fatal(err)
+	}
+	v := openInternal(t, IOBuffered)
+	a, _ := attended(t)
+	all, done := writes(1)
+	v.Submit(all[0])
+	a.Work()
+	allDone(t, all, done)
+	if _, err := out.WriteString("b"); err != nil {
+		t.Fatal(err)
+	}
+	var events [1]aio.Event
+	if n, err := ring.Wait(events[:]); n != 1 || err != nil {
+		t.Errorf("%d events, %v", n, err)
+	}
+	ring.Close()
+	if _, err := ring.Wait(events[:]); !errors.Is(err, aio.ErrClosed) {
+		t.Error(err)
+	}
+	runtime.KeepAlive(b)
 	if err := v.Close(); err != nil {
 		t.Fatal(err)
 	}
