@@ -158,6 +158,7 @@ func TestInitiatorFlags(t *testing.T) {
 		{args("connect --dhchap-secret DHHC-1:00"), exitUsage, []string{"unknown flag: --dhchap-secret", "is --dhchap-secret-file meant?"}},
 		{append(args("connect --dhchap-ctrl-secret-file"), ""), exitUsage, []string{"--dhchap-ctrl-secret-file", "it is empty"}},
 		{args("id-ns --namespace-id one"), exitUsage, []string{"--nsid", `"one"`}},
+		{args("id-ns -t tcp -a 127.0.0.1 -n 1"), exitUsage, []string{"-n 1", "NQN", "is --nsid 1 meant?"}},
 		{args("connect rdma"), exitUsage, []string{"flags only", `"rdma"`}},
 		{args("connect"), exitUsage, []string{"-t", "rdma or tcp"}},
 		{args("connect -t rdma"), exitUsage, []string{"-a", "127.0.0.1"}},

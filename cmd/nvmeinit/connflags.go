@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -97,6 +98,9 @@ func (f *connFlags) validate() error {
 		return err
 	}
 	if f.nqn != "" {
+		if _, err := strconv.ParseUint(f.nqn, 0, 32); err == nil { // as some of nvme-cli's commands have it
+			return cli.Usage("-n %s: it takes the NQN of a subsystem; is --nsid %[1]s meant?", f.nqn)
+		}
 		if err := cli.CheckNQN("-n", f.nqn); err != nil {
 			return err
 		}
