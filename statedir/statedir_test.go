@@ -212,7 +212,7 @@ func TestOpenFails(t *testing.T) {
 // TestOpenUnwritable: Open fails if the program may not write to the directory.
 func TestOpenUnwritable(t *testing.T) {
 	path := t.TempDir()
-	if err := os.Chmod(path, 0o500); err != nil { //nolint:gosec // a directory
+	if err := os.Chmod(path, 0o500); err != nil {
 		t.Fatal(err)
 	}
 	sandbox.ObeyModes(t, func() {

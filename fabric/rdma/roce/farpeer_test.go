@@ -120,7 +120,8 @@ func TestLossesBeforeSample(t *testing.T) {
 // and however closely.
 func TestPeerMovesAway(t *testing.T) {
 	eachKind(t, func(t *testing.T, op verbs.WROpcode, foreign bool) {
-		for _, rtt := range []time.Duration{25, 45, 65, 85, 165, 320} { // ms
+		for _, ms := range []int{25, 45, 65, 85, 165, 320} {
+			rtt := time.Duration(ms) * time.Millisecond
 			p := newPair(t, pairConfig{timeout: 17, foreign: foreign})
 			run := func(n int) {
 				for range n {
@@ -128,7 +129,6 @@ func TestPeerMovesAway(t *testing.T) {
 					p.a.want(0, verbs.WCSuccess)
 				}
 			}
-			rtt *= time.Millisecond
 			p.net.SetDefault(simnet.Link{Latency: time.Millisecond / 2})
 			run(20)
 			p.net.SetDefault(simnet.Link{Latency: rtt / 2})
