@@ -355,6 +355,7 @@ func (p *program) result(t testing.TB, timeout time.Duration) result {
 // procFigures are what /proc tells of a process.
 type procFigures struct {
 	cpu     time.Duration // of all its threads, to the nanosecond
+	turns   int64         // that they had on a processor
 	rss     int64         // bytes
 	fds     int
 	threads int
@@ -386,24 +387,25 @@ func readProc(pid int) (f procFigures, err error) {
 	if len(s) < 22 {
 		return f, errors.New(dir + "stat is short")
 	}
-	cpu, err := readCPU(dir)
+	cpu, turns, err := readCPU(dir)
 	if err != nil {
 		return f, err
 	}
 	field := func(i int) int64 { n, _ := strconv.ParseInt(s[i-3], 10, 64); return n }
 	return procFigures{
 		cpu:     cpu,
+		turns:   turns,
 		threads: int(field(20)),
 		rss:     field(24) * int64(os.Getpagesize()),
 		fds:     len(fds),
 	}, nil
 }
 
-// readCPU adds up the first numbers of the threads' schedstat: nanoseconds on a processor.
-func readCPU(dir string) (used time.Duration, err error) {
+// readCPU adds up the first and third numbers of the threads' schedstat: nanoseconds on a processor, and turns there.
+func readCPU(dir string) (used time.Duration, turns int64, err error) {
 	threads, err := filepath.Glob(dir + "task/*/schedstat")
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	for _, name := range threads {
 		text, err := os.ReadFile(name)
@@ -411,16 +413,16 @@ func readCPU(dir string) (used time.Duration, err error) {
 			continue // it has ended
 		}
 		if err != nil {
-			return 0, err
+			return 0, 0, err
 		}
-		first, _, _ := strings.Cut(string(text), " ")
-		ns, err := strconv.ParseInt(first, 10, 64)
-		if err != nil {
-			return 0, fmt.Errorf("%s: %w", name, err)
+		var ns, waited, n int64
+		if _, err := fmt.Sscan(string(text), &ns, &waited, &n); err != nil {
+			return 0, 0, fmt.Errorf("%s: %w", name, err)
 		}
 		used += time.Duration(ns)
+		turns += n
 	}
-	return used, nil
+	return used, turns, nil
 }
 
 // eventually waits until cond holds and fails the test if it doesn't in time.

@@ -36,23 +36,25 @@ func watchIdlers(t *testing.T, all []*idler) (busy []*idler) {
 	t.Helper()
 	const (
 		watch = 5 * time.Second
-		// Of one processor. Some virtual machines take so long to wake one that what little there is to do in an idle
-		// pair, a few times a second, takes 1.3%. A program that polled, or had a timer each millisecond, would take more.
-		most = 0.025
+		most  = 0.005 // of one processor
+		// Some virtual machines take so long to wake a processor that the few things there are to do take 1.3%: then
+		// they must be few. Go's own threads have some 100 turns a second; a timer each 10 ms would add as many.
+		mostSlowly, mostTurns = 0.025, 150.0 // and turns a second
 	)
-	before := make([]time.Duration, len(all))
+	before := make([]procFigures, len(all))
 	for i, w := range all {
-		if before[i] = w.figures(t).cpu; before[i] == 0 {
+		if before[i] = w.figures(t); before[i].cpu == 0 {
 			t.Skip("the kernel keeps no statistics of its scheduler")
 		}
 	}
 	began := time.Now()
 	time.Sleep(watch)
 	for i, w := range all {
-		used := w.figures(t).cpu - before[i]
-		share := used.Seconds() / time.Since(began).Seconds()
-		t.Logf("%s over %s: %.2f%% of a processor, %v in %v", w.name, w.transport, 100*share, used, watch)
-		if share >= most {
+		now := w.figures(t)
+		took := time.Since(began).Seconds()
+		share, turns := (now.cpu-before[i].cpu).Seconds()/took, float64(now.turns-before[i].turns)/took
+		t.Logf("%s over %s: %.2f%% of a processor in %v, %.0f turns a second", w.name, w.transport, 100*share, watch, turns)
+		if share >= mostSlowly || share >= most && turns >= mostTurns {
 			busy = append(busy, w)
 		}
 		select {
