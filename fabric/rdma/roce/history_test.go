@@ -115,6 +115,7 @@ type history struct {
 	p      *pair
 	actors [2]*actor
 	pairs  *rand.Rand // nil: a WRITE and the SEND after it are two packets
+	crowd  *rand.Rand // nil: only this connection's packets are held
 	link   simnet.Link
 	cuts   int  // how many may still come
 	ended  bool // a connection is broken on purpose
@@ -124,6 +125,7 @@ type history struct {
 type actor struct {
 	h         *history
 	own, peer *side
+	others    int // bytes that other queue pairs seem to hold
 	toPost    int
 	posted    []*posted // not completed, oldest first
 	next      uint64    // WRID
@@ -185,6 +187,9 @@ func newHistory(t *testing.T, seed uint64) *history {
 	if along := rand.New(rand.NewPCG(seed, 0x61636b73)); along.IntN(2) == 0 && !slices.Contains(historySeeds, seed) {
 		c.options |= OptionAckAlong
 	}
+	if crowd := rand.New(rand.NewPCG(seed, 0x63726f7764)); crowd.IntN(4) == 0 && !slices.Contains(historySeeds, seed) {
+		h.crowd = crowd
+	}
 	if seed&8 != 0 {
 		c.wrap = func(c udp.Conn) udp.Conn { return &nearConn{Conn: c} }
 	}
@@ -242,6 +247,7 @@ func (h *history) run() {
 		}
 		h.trouble()
 		for _, a := range h.actors {
+			a.crowd()
 			a.post()
 			a.replenish()
 		}
@@ -280,6 +286,20 @@ func (h *history) trouble() {
 	if both {
 		h.p.net.Restore(to, from)
 	}
+}
+
+// crowd has other queue pairs hold so many packets, as far as the device can tell, that there is room for few.
+func (a *actor) crowd() {
+	crowd := a.h.crowd
+	if crowd == nil || crowd.IntN(4) > 0 {
+		return
+	}
+	d := a.own.dev
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	others := maxHeld - crowd.IntN(16*ordinaryPayload)
+	d.held += others - a.others
+	a.others = others
 }
 
 // breakIt ends the connection in one of several ways.
