@@ -194,6 +194,7 @@ func (q *Queue) connectIO(cmd *nvme.Command, d *nvme.ConnectData, sub *Subsystem
 		c.drop(qid, q)
 		return refuse(nvme.StatusAbortSQDeleted, "the connection ended")
 	}
+	c.holdLeft()
 	return nil
 }
 

@@ -67,7 +67,7 @@
 //	removal of a namespace (remove)      no user and no owner is left          put, next ► tellDrained   namespace.go
 //	a change of CSTS (settle)            its commands to volumes are done      looks (timer)             settle.go
 //	commands that are held (hold)        what their host left on controllers   looks (timer)             hold.go
-//	                                     that ended is done
+//	                                     or I/O queues that ended is done
 //	Target.Drain                         no command is under way, no user      ticker                    drain.go
 //	commands that a draining queue keeps the connection ends                   giveBack                  drain.go
 //	Abort of a chain                     the volume has done its operation     endChain                  chain.go
@@ -79,11 +79,11 @@
 // it is an admin command, its controller is disabled or shut down.
 //
 // In the usual terms: exclude quiesces, or freezes, a namespace for exclusive access, behind a barrier that stops later
-// commands; hold fences a host's new commands off from its stale ones on a lost controller; settle waits for
-// outstanding commands; Drain is a graceful shutdown, which quiesces all I/O queues. Admission control is by limits:
-// newcomers.go for connections, newController for controllers. Flow control is by SQHD (Queue.complete), and
-// backpressure comes from Conn.Alloc: a command without memory waits, and its data isn't fetched. There is no rate
-// limiting of I/O and no other quality of service; only the log's rate is bounded.
+// commands; hold fences a host's new commands off from its stale ones on a lost queue; settle waits for outstanding
+// commands; Drain is a graceful shutdown, which quiesces all I/O queues. Admission control is by limits: newcomers.go
+// for connections, newController for controllers. Flow control is by SQHD (Queue.complete), and backpressure comes from
+// Conn.Alloc: a command without memory waits, and its data isn't fetched. There is no rate limiting of I/O and no other
+// quality of service; only the log's rate is bounded.
 //
 // # States of a queue
 //
@@ -205,7 +205,7 @@
 //	adding and removing namespaces                               subsystem_namespaces.go
 //	a namespace: identifiers, size, users, removal               namespace.go
 //	access to a namespace now: exclusive use, parking            gate.go
-//	commands that a host left on a controller that ended         hold.go
+//	commands that a host left on a queue that ended              hold.go
 //	attaching namespaces to controllers                          attachment.go
 //	namespaces that hosts create                                 management.go (commands), managed.go (what is kept)
 //	Read, Write, Write Zeroes, Flush                             io.go

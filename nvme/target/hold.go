@@ -7,10 +7,11 @@ import (
 	"github.com/nvme-anywhere/nvmeof/blockdev"
 )
 
-// A controller becomes ready whatever commands its host has left behind on controllers that ended. But as long as a
-// namespace's volume still has one of those, the new controller's commands to that namespace are parked (gate): the
-// host may have sent the same command again, and then written something else to the same blocks, which the late write
-// would undo. So a volume that hangs keeps its host from one namespace, as it would anyway.
+// A controller becomes ready whatever commands its host has left behind on controllers that ended, and gets I/O queues
+// whatever is left on its own that ended. But as long as a namespace's volume still has one of those commands, the
+// controller's commands to that namespace are parked (gate): the host may have sent the same command again, and then
+// written something else to the same blocks, which the late write would undo. So a volume that hangs keeps its host
+// from one namespace, as it would anyway.
 
 const (
 	// firstLook is the pause before the first look whether commands have ended; it doubles each time. A notification
@@ -44,41 +45,62 @@ func (l *looks) again(f func()) (late bool) {
 	return l.n == looksUntold
 }
 
-// leftovers are the commands that a host sent to controllers that ended before its new one became ready, and what the
-// new one does about them.
+// leftovers are the commands that a host had sent on queues that had ended when its controller became ready, or got its
+// latest I/O queue, and what the controller does about them.
 type leftovers struct {
 	queues []*Queue     // queues that have some
 	held   []*Namespace // none of the controller's commands may go to them
 	looks  looks
 }
 
-// leftBehind finds the queues of ended controllers on which the host of c left commands. Called with the mu of both
-// held.
+// leftBehind finds the queues on which the host of c left commands: those of ended controllers, and ended ones of c.
+// Called with the mu of both held.
 func (t *Target) leftBehind(c *controller) (all []*Queue) {
 	for q := range t.queues {
 		switch {
 		case q.sq.Load() == 0: // not connected yet; q.ctrl belongs to Connect
-		case q.ctrl != c && q.ctrl.sub == c.sub && q.ctrl.host() == c.host() && q.ended() && q.reaching() > 0:
+		case q.ctrl.sub == c.sub && q.ctrl.host() == c.host() && q.endedFor(c) && q.reaching() > 0:
 			all = append(all, q)
 		}
 	}
 	return all
 }
 
-// hold keeps the commands of a controller that is about to be ready away from what is left on queues. Called with mu
-// held.
+// endedFor is ended, for a caller that holds the mu of c.
+func (q *Queue) endedFor(c *controller) bool {
+	if q.ctrl == c {
+		return q.state.Load() == queueDown
+	}
+	return q.ended()
+}
+
+// hold keeps the commands of a controller, which is about to be ready or to get an I/O queue, away from what is left on
+// queues. Called with mu held; lookBehind must follow, as it may be over already.
 func (c *controller) hold(left []*Queue) {
-	c.unhold()
 	if len(left) == 0 {
 		return
 	}
 	l := &c.left
-	l.queues, l.held, l.looks.n = left, c.sub.all(), 0
-	l.free() // they may have ended meanwhile
-	for _, ns := range l.held {
-		ns.gate.hold(ns, c)
+	l.queues, l.looks.n = left, 0
+	for _, ns := range c.sub.all() {
+		if !slices.Contains(l.held, ns) {
+			l.held = append(l.held, ns)
+			ns.gate.hold(ns, c)
+		}
 	}
-	l.looks.again(c.lookBehind)
+}
+
+// holdLeft keeps the commands of an I/O queue that is about to be connected, and of its controller's others, away from
+// what is left.
+func (c *controller) holdLeft() {
+	c.t.mu.Lock()
+	c.mu.Lock()
+	if !c.dead {
+		c.hold(c.t.leftBehind(c))
+	}
+	c.mu.Unlock()
+	c.t.mu.Unlock()
+	c.lookBehind()
 }
 
 // unhold forgets what was left, for a controller whose parked commands end with their connections. Called with mu held.

@@ -14,8 +14,8 @@ import (
 // settle makes CSTS follow CC, at once or when the commands that have to end first have ended.
 func (c *controller) settle() {
 	var (
-		left        []*Queue
-		flush, late bool
+		left                 []*Queue
+		enabled, flush, late bool
 	)
 	c.t.mu.Lock()
 	c.mu.Lock() // before the count, so that commands that CC let in until now are counted
@@ -23,7 +23,8 @@ func (c *controller) settle() {
 	if due {
 		left = c.t.underWay(c)
 	}
-	if due && len(left) == 0 && c.enabling() {
+	if enabled = due && len(left) == 0 && c.enabling(); enabled {
+		c.unhold()
 		c.hold(c.t.leftBehind(c))
 	}
 	c.t.mu.Unlock()
@@ -34,6 +35,9 @@ func (c *controller) settle() {
 		flush = c.settled()
 	}
 	c.mu.Unlock()
+	if enabled {
+		c.lookBehind()
+	}
 	switch {
 	case flush:
 		c.flushCaches()
