@@ -38,9 +38,9 @@ type sanitizeState struct {
 	State nvme.SanitizeStatus `json:"state"` // without passes
 	CDW10 uint32              `json:"cdw10"`
 	CDW11 uint32              `json:"cdw11"`
-	// Namespaces are the NSIDs of the namespaces to erase: all that existed when it began. Those that the operator has
-	// added since aren't the host's to erase. Nil: all.
-	Namespaces []uint32 `json:"namespaces"`
+	// UUIDs are those of the namespaces to erase: all that existed when it began. What the operator has added since, or
+	// exports under the NSID of one of these, isn't the host's to erase. Nil: all.
+	UUIDs []string `json:"uuids"`
 	// Passes is the number of passes of an overwrite that completed.
 	Passes int `json:"passes"`
 	// Left says that a host left the failure mode.
@@ -103,9 +103,9 @@ func (r *Request) changeSanitize() nvme.Status {
 	if r.Cmd.SanitizeAction() == nvme.SanitizeExitFailure {
 		return s.leaveFailure(old)
 	}
-	next := sanitizeState{State: nvme.SanitizeInProgress, CDW10: r.Cmd.CDW10(), CDW11: r.Cmd.CDW(11), Namespaces: []uint32{}}
+	next := sanitizeState{State: nvme.SanitizeInProgress, CDW10: r.Cmd.CDW10(), CDW11: r.Cmd.CDW(11), UUIDs: []string{}}
 	for _, ns := range s.all() {
-		next.Namespaces = append(next.Namespaces, ns.nsid)
+		next.UUIDs = append(next.UUIDs, nvme.HostID(ns.uuid).String())
 	}
 	if s.saveSanitize(&next) != nil {
 		return nvme.StatusInternalError
@@ -207,8 +207,8 @@ func (s *Subsystem) runSanitize(now *sanitizeState, by *controller) {
 	s.sanitize.complete.Store(0)
 	s.useSanitize(now)
 	all := s.all()
-	if now.Namespaces != nil {
-		all = slices.DeleteFunc(all, func(ns *Namespace) bool { return !slices.Contains(now.Namespaces, ns.nsid) })
+	if now.UUIDs != nil {
+		all = slices.DeleteFunc(all, func(ns *Namespace) bool { return !slices.Contains(now.UUIDs, nvme.HostID(ns.uuid).String()) })
 	}
 	var total int64
 	for _, ns := range all {

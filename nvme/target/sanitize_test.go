@@ -612,6 +612,32 @@ func TestSanitizeResumesOnly(t *testing.T) {
 	s.close()
 }
 
+// TestSanitizeResumesOnlySame: nor is a volume erased that the operator exports by the next run in the place of one that
+// the host wanted erased, which isn't there any more.
+func TestSanitizeResumesOnlySame(t *testing.T) {
+	one, old, other, store := newTestVolume(1<<20, 512), newTestVolume(1<<20, 512), newTestVolume(1<<20, 512), newMemStore()
+	one.info.Path, old.info.Path, other.info.Path = "one", "old", "other"
+	kept := bytes.Repeat([]byte{0xaa}, len(other.data))
+	copy(other.data, kept)
+	tg := newTargetWith(t, func(c *Config) { c.Store = store }, one, old)
+	s := connectAs(t, tg, 1)
+	cutShort(t, tg, s, one)
+	one.setHold(true)
+	tg = newTargetWith(t, func(c *Config) { c.Store = store }, one, other)
+	<-one.arrived
+	s = connectAs(t, tg, 1)
+	aer := s.admin.start(asyncEvent(1), nil)
+	one.release()
+	sanitized(t, aer)
+	if !bytes.Equal(one.data, bytes.Repeat([]byte{0xcc}, len(one.data))) {
+		t.Error("something is left")
+	}
+	if !bytes.Equal(other.data, kept) {
+		t.Error("another volume is erased")
+	}
+	s.close()
+}
+
 // TestSanitizeCutShort: a target that can't wait for its connections doesn't end a sanitize operation: that volumes are
 // closed under it doesn't count as their failure, and the next run continues.
 func TestSanitizeCutShort(t *testing.T) {
