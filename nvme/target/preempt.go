@@ -39,12 +39,13 @@ func (r *Request) abortPreempted(notices []resvNotice) {
 	}
 }
 
-// endPreempted ends the controllers of preempted hosts, unless the namespace is unused by now. While the volume still
-// has commands of theirs that wouldn't help, so it waits again.
+// endPreempted ends the controllers of preempted hosts that still use the namespace. While the volume has commands of
+// theirs that wouldn't help, so it waits again.
 func (ns *Namespace) endPreempted(all []*controller, alone *atomic.Bool) {
 	if alone.Load() || !ns.excluded() {
 		return
 	}
+	all = slices.DeleteFunc(all, func(c *controller) bool { return !ns.usedBy(c) })
 	var queues []*Queue
 	for _, c := range all {
 		queues = append(queues, c.ioQueues()...)
@@ -56,4 +57,9 @@ func (ns *Namespace) endPreempted(all []*controller, alone *atomic.Bool) {
 	for _, c := range all {
 		c.fatal(ErrPreempted)
 	}
+}
+
+// usedBy reports whether a controller's I/O queues use the namespace, or others that share their counters.
+func (ns *Namespace) usedBy(c *controller) bool {
+	return slices.ContainsFunc(c.ioQueues(), func(q *Queue) bool { return ns.shards[q.shard].users.Load() > 0 })
 }

@@ -411,6 +411,31 @@ func TestPreemptHostThatDies(t *testing.T) {
 	})
 }
 
+// TestPreemptIdleHost: a preempted host that uses nothing of the namespace keeps its connections, however long Preempt
+// and Abort waits for another host.
+func TestPreemptIdleHost(t *testing.T) {
+	slowVolume(t, func(t *testing.T, tg *Target, v *testVolume) {
+		idle, b, slow := connectAs(t, tg, 1), connectAs(t, tg, 2), connectAs(t, tg, 3)
+		for i, s := range []*session{idle, b, slow} {
+			registerAs(i+1, nvme.ResvRegister, 0, uint64(11*(i+1)), 0).run(s.io)
+		}
+		slow.io.holdPull = true
+		write := slow.writes(1, 7)
+		op := acquireAs(2, nvme.ResvPreemptAndAbort, nvme.ResvWriteExclusiveRegOnly, 22, 11, 0)
+		preempt := b.io.start(op.cmd, op.keys.AppendTo(nil))
+		time.Sleep(10 * preemptPatience)
+		if preempt.answered() || idle.admin.q.ended() {
+			t.Errorf("answered: %v; the idle host is gone: %v", preempt.answered(), idle.admin.q.ended())
+		}
+		slow.io.come()
+		endsFused(t, "write of the slow host", write, nvme.StatusSuccess)
+		endsFused(t, "Preempt and Abort", preempt, nvme.StatusSuccess)
+		for _, s := range []*session{idle, b, slow} {
+			s.close()
+		}
+	})
+}
+
 // TestReservationFields: wrong fields, with status and place.
 func TestReservationFields(t *testing.T) {
 	tg := newTarget(t, newTestVolume(1<<20, 512))
