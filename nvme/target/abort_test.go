@@ -1,6 +1,8 @@
 package target
 
 import (
+	"slices"
+	"sync"
 	"testing"
 
 	"github.com/nvme-anywhere/nvmeof/nvme"
@@ -68,6 +70,43 @@ func pairWith(first, second uint16) func(*session) []*fakeRequest {
 		compare.SetCID(first)
 		write.SetCID(second)
 		return []*fakeRequest{s.io.start(compare, make([]byte, 512)), s.io.start(write, make([]byte, 512))}
+	}
+}
+
+// TestAbortAnsweredLast: an aborted command is answered before the Abort is, also in a target that keeps state.
+func TestAbortAnsweredLast(t *testing.T) {
+	for name, cmd := range map[string]nvme.Command{
+		"Format":           formatCommand(1, 0, nvme.EraseNone),
+		"write protection": setFeature(nvme.FeatWriteProtect, 1, writeProtected),
+	} {
+		t.Run(name, func(t *testing.T) {
+			slowVolume(t, func(t *testing.T, tg *Target, v *testVolume) {
+				s := connect(t, tg, testNQN)
+				var mu sync.Mutex
+				var order []nvme.Opcode
+				s.admin.answering = func(fr *fakeRequest) {
+					mu.Lock()
+					order = append(order, fr.Cmd.Opcode())
+					mu.Unlock()
+				}
+				v.setHold(true)
+				cmd.SetCID(7)
+				aborted := s.admin.start(cmd, nil)
+				abort := s.admin.start(command(func(c *nvme.Command) { c.SetAbort(0, 7) }), nil)
+				if aborted.answered() || abort.answered() {
+					t.Error("it doesn't wait for the volume")
+				}
+				v.release()
+				endsFused(t, "aborted command", aborted, nvme.StatusAbortRequested)
+				if got := abort.wait().DW0(); got != 0 {
+					t.Errorf("result %d", got)
+				}
+				if want := []nvme.Opcode{cmd.Opcode(), nvme.OpAbort}; !slices.Equal(order, want) {
+					t.Errorf("answered in the order %#x, not %#x", order, want)
+				}
+				s.close()
+			}, func(c *Config) { c.Store = newMemStore() })
+		})
 	}
 }
 

@@ -82,17 +82,25 @@ func (r *Request) nextFormat() bool {
 	return true
 }
 
-// formatted opens the namespace to others again. If the Format succeeded, no block is marked uncorrectable any more.
+// formatted ends Format. If it succeeded, no block is marked uncorrectable any more.
 func (r *Request) formatted(st nvme.Status) {
 	ns := r.engine.ns
+	if !st.OK() || ns.state.Load()&nsDamaged == 0 {
+		r.endFormat(st)
+		return
+	}
 	r.saving(func() {
-		if st.OK() && ns.state.Load()&nsDamaged != 0 {
-			if err := ns.mark(func([]blockRange) []blockRange { return nil }); err != nil {
-				st = nvme.StatusInternalError
-			}
+		if err := ns.mark(func([]blockRange) []blockRange { return nil }); err != nil {
+			st = nvme.StatusInternalError
 		}
-		ns.sub.noteFormat(r.engine.q.ctrl, ns.nsid, st)
-		r.respond(st)
-		ns.include()
+		r.endFormat(st)
 	})
+}
+
+// endFormat responds, and opens the namespace to others again.
+func (r *Request) endFormat(st nvme.Status) {
+	ns := r.engine.ns
+	ns.sub.noteFormat(r.engine.q.ctrl, ns.nsid, st)
+	r.respond(st)
+	ns.include()
 }

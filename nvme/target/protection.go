@@ -56,16 +56,20 @@ func (r *Request) nextCommit() bool {
 	return true
 }
 
-// committed protects the namespace, and opens it to others again.
+// committed protects the namespace, unless the flush failed.
 func (r *Request) committed(st nvme.Status) {
+	if !st.OK() {
+		r.endProtect(st)
+		return
+	}
+	r.saving(func() { r.endProtect(r.protect(r.engine.ns, true)) })
+}
+
+// endProtect responds, and opens the namespace to others again.
+func (r *Request) endProtect(st nvme.Status) {
 	ns := r.engine.ns
-	r.saving(func() {
-		if st.OK() {
-			st = r.protect(ns, true)
-		}
-		r.respond(st)
-		ns.include()
-	})
+	r.respond(st)
+	ns.include()
 }
 
 // protect sets or lifts write protection, unless that would interfere with a sanitize operation, which must be able to
