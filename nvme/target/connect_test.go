@@ -278,8 +278,8 @@ func TestEnable(t *testing.T) {
 	c := dial(t, tg)
 	c.must(connectCommand(0, 31, 0), connectData(t, nvme.CNTLIDDynamic, testNQN))
 	csts := func() nvme.CSTS { return nvme.CSTS(c.must(getProperty(nvme.PropCSTS), nil).DW0()) }
-	for _, cc := range []nvme.CC{nvme.CCEnable, nvme.CCFabrics | nvme.CCCSSAll, nvme.CCFabrics | 1<<7,
-		nvme.CCFabrics | 1<<11, 7<<16 | nvme.CCIOCQES16, nvme.CCIOSQES64 | 6<<20} {
+	for _, cc := range []nvme.CC{nvme.CCEnable, nvme.CCFabrics | nvme.CCCSSNone, nvme.CCFabrics | 1<<4,
+		nvme.CCFabrics | 1<<7, nvme.CCFabrics | 1<<11, 7<<16 | nvme.CCIOCQES16, nvme.CCIOSQES64 | 6<<20} {
 		c.must(setProperty(nvme.PropCC, uint64(cc|nvme.CCEnable)), nil)
 		if s := csts(); !s.Fatal() || s.Ready() {
 			t.Errorf("CC %#x: CSTS %#x", uint32(cc), uint32(s))
@@ -303,6 +303,21 @@ func TestEnable(t *testing.T) {
 	c.must(setProperty(nvme.PropCC, uint64(nvme.CCEnable)), nil)
 	if s := csts(); s != nvme.CSTSReady {
 		t.Errorf("CSTS %#x of a discovery controller", uint32(s))
+	}
+}
+
+// TestEnableAllCommandSets: a host may choose all command sets although CAP doesn't offer that, as TrueNAS's client does
+// for every controller; the targets of Linux and SPDK become ready.
+func TestEnableAllCommandSets(t *testing.T) {
+	tg := newTarget(t)
+	for _, nqn := range []string{testNQN, nvme.DiscoveryNQN} {
+		c := dial(t, tg)
+		c.must(connectCommand(0, 31, 0), connectData(t, nvme.CNTLIDDynamic, nqn))
+		c.must(setProperty(nvme.PropCC, uint64(nvme.CCFabrics|nvme.CCCSSAll)), nil)
+		c.must(setProperty(nvme.PropCC, uint64(nvme.CCFabrics|nvme.CCCSSAll|nvme.CCEnable)), nil)
+		if s := nvme.CSTS(c.must(getProperty(nvme.PropCSTS), nil).DW0()); s != nvme.CSTSReady {
+			t.Errorf("%s: CSTS %#x", nqn, uint32(s))
+		}
 	}
 }
 

@@ -296,7 +296,12 @@ func (c *controller) withdrawFormats() (all []*Request) {
 // enable checks CC and lets the controller become ready, or fails with CSTS.CFS. Called with mu held.
 func (c *controller) enable() {
 	cc := c.cc
-	ok := cc&(nvme.CCCSSMask|nvme.CCMPSMask|nvme.CCAMSMask) == 0
+	ok := cc&(nvme.CCMPSMask|nvme.CCAMSMask) == 0
+	// All command sets are the NVM set alone. CAP doesn't offer that choice, but some hosts make it unasked: the targets
+	// of Linux and SPDK accept it.
+	if css := cc & nvme.CCCSSMask; css != nvme.CCCSSNVM && css != nvme.CCCSSAll {
+		ok = false
+	}
 	// A discovery controller has no I/O queues, and hosts may or may not set their entry sizes.
 	if !c.sub.discovery && (cc.IOSQES() != 6 || cc.IOCQES() != 4) {
 		ok = false
