@@ -1,6 +1,7 @@
 package nvme
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -18,33 +19,45 @@ const DiscoveryNQN = "nqn.2014-08.org.nvmexpress.discovery"
 // UUIDPrefix begins an NQN of the second form; a UUID follows.
 const UUIDPrefix = "nqn.2014-08.org.nvmexpress:uuid:"
 
-// ErrNQN is the cause of every error that CheckNQN returns.
+// ErrNQN is the cause of every error that CheckNQN and CheckSubNQN return.
 var ErrNQN = errors.New("not an NVMe Qualified Name")
 
 // CheckNQN returns an error that says what is wrong with an NQN (NVMe base, section "NVMe Qualified
 // Names"), or nil. Both forms are valid: nqn.YYYY-MM.REVERSE-DOMAIN:STRING (the string may be
 // missing, as in DiscoveryNQN), and UUIDPrefix with a UUID. The error doesn't say whose name it is:
 // the caller should.
-func CheckNQN(nqn string) error {
-	if why := nqnFault(nqn); why != "" {
-		return fmt.Errorf("%q is %w: %s", shorten(nqn), ErrNQN, why)
+func CheckNQN(nqn string) error { return nqnError(nqn, cmp.Or(nqnTextFault(nqn), nqnFormFault(nqn))) }
+
+// CheckSubNQN is CheckNQN for the name of a subsystem that a host connects to. Its form doesn't matter: other targets,
+// among them Linux's, export subsystems by any name, and their hosts use them.
+func CheckSubNQN(nqn string) error { return nqnError(nqn, nqnTextFault(nqn)) }
+
+func nqnError(nqn, why string) error {
+	if why == "" {
+		return nil
 	}
-	return nil
+	return fmt.Errorf("%q is %w: %s", shorten(nqn), ErrNQN, why)
 }
 
-func nqnFault(nqn string) string {
-	const example = "; an example is nqn.2024-01.com.example:disk1"
+const nqnExample = "; an example is nqn.2024-01.com.example:disk1"
+
+func nqnTextFault(nqn string) string {
 	switch {
 	case nqn == "":
-		return "it is empty" + example
+		return "it is empty" + nqnExample
 	case len(nqn) > MaxNQN:
 		return fmt.Sprintf("it has %d bytes, the limit is %d", len(nqn), MaxNQN)
 	case !utf8.ValidString(nqn):
 		return "it is not UTF-8"
 	case strings.ContainsFunc(nqn, func(r rune) bool { return r <= ' ' || r == 0x7f }):
 		return "it contains a space or a control character"
-	case !strings.HasPrefix(nqn, "nqn."):
-		return `it must begin with "nqn."` + example
+	}
+	return ""
+}
+
+func nqnFormFault(nqn string) string {
+	if !strings.HasPrefix(nqn, "nqn.") {
+		return `it must begin with "nqn."` + nqnExample
 	}
 	if id, ok := strings.CutPrefix(nqn, UUIDPrefix); ok {
 		if _, err := uuid.Parse(id); err != nil || len(id) != 36 {
@@ -54,11 +67,11 @@ func nqnFault(nqn string) string {
 	}
 	date, rest, ok := strings.Cut(nqn[len("nqn."):], ".")
 	if !ok || !isYearMonth(date) {
-		return "after nqn. comes the year and month in which its domain was owned, as 2024-01, and a dot" + example
+		return "after nqn. comes the year and month in which its domain was owned, as 2024-01, and a dot" + nqnExample
 	}
 	domain, _, _ := strings.Cut(rest, ":")
 	if domain == "" || strings.HasPrefix(domain, ".") || strings.HasSuffix(domain, ".") || strings.Contains(domain, "..") {
-		return "after the date comes a reversed domain name" + example
+		return "after the date comes a reversed domain name" + nqnExample
 	}
 	return ""
 }

@@ -51,6 +51,22 @@ func TestCheckNQN(t *testing.T) {
 	}
 }
 
+// TestCheckSubNQN: hosts may connect to subsystems of any name that Linux's target takes for one.
+func TestCheckSubNQN(t *testing.T) {
+	for _, good := range []string{DiscoveryNQN, "testnqn", "nvme-test-target", "nqn.2020-20.com.example:disk", strings.Repeat("x", MaxNQN)} {
+		if err := CheckSubNQN(good); err != nil {
+			t.Errorf("%s: %v", good, err)
+		}
+	}
+	for bad, why := range map[string]string{
+		"": "empty", "my disk": "space", "disk\n": "control", "disk\x00": "control", "\xff": "UTF-8", strings.Repeat("x", MaxNQN+1): "224 bytes",
+	} {
+		if err := CheckSubNQN(bad); !errors.Is(err, ErrNQN) || !strings.Contains(err.Error(), why) {
+			t.Errorf("%q: got %v, want it to say %q", bad, err, why)
+		}
+	}
+}
+
 func TestHostID(t *testing.T) {
 	if (HostID{}).IsZero() != true || NewHostID().IsZero() {
 		t.Error("zero")

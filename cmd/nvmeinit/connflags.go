@@ -101,7 +101,7 @@ func (f *connFlags) validate() error {
 		if _, err := strconv.ParseUint(f.nqn, 0, 32); err == nil { // as some of nvme-cli's commands have it
 			return cli.Usage("-n %s: it takes the NQN of a subsystem; is --nsid %[1]s meant?", f.nqn)
 		}
-		if err := cli.CheckNQN("-n", f.nqn); err != nil {
+		if err := cli.CheckSubNQN("-n", f.nqn); err != nil {
 			return err
 		}
 	}

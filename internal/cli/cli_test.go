@@ -118,6 +118,7 @@ func TestExecute(t *testing.T) {
 		{"do", CreateError("--out", "/proc/f", &fs.PathError{Op: "open", Path: "/proc/f", Err: fs.ErrNotExist}), ExitFailure,
 			"program: --out /proc/f: file does not exist; choose another place\n"},
 		{"do", CheckNQN("--nqn", "x"), ExitUsage, `program: --nqn: "x" is not an NVMe Qualified Name`},
+		{"do", CheckSubNQN("-n", "x y"), ExitUsage, `program: -n: "x y" is not an NVMe Qualified Name`},
 		{"undo", nil, ExitUsage, `program: there is no command "undo"; is do meant? see program --help` + "\n"},
 		{"bogus", nil, ExitUsage, `program: there is no command "bogus" among completion, do; see program --help` + "\n"},
 		{"bogus --help", nil, ExitUsage, `program: there is no command "bogus"`},

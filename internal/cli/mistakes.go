@@ -97,8 +97,13 @@ func wanted(bad *pflag.InvalidValueError) string {
 }
 
 // CheckNQN checks the NVMe Qualified Name in a flag.
-func CheckNQN(flag, nqn string) error {
-	if err := nvme.CheckNQN(nqn); err != nil {
+func CheckNQN(flag, nqn string) error { return nqnUsage(flag, nvme.CheckNQN(nqn)) }
+
+// CheckSubNQN checks the name of a subsystem to connect to in a flag.
+func CheckSubNQN(flag, nqn string) error { return nqnUsage(flag, nvme.CheckSubNQN(nqn)) }
+
+func nqnUsage(flag string, err error) error {
+	if err != nil {
 		return Usage("%s: %w", flag, err)
 	}
 	return nil

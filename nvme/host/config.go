@@ -94,7 +94,7 @@ func (c *Config) Validate() error {
 	case c.ConnectTimeout < 0, c.IOTimeout < 0:
 		return bad("ConnectTimeout, IOTimeout", "a timeout must not be negative")
 	}
-	if err := nvme.CheckNQN(c.SubNQN); err != nil {
+	if err := nvme.CheckSubNQN(c.SubNQN); err != nil {
 		return bad("SubNQN", "%w", err)
 	}
 	if c.Authentication != nil {

@@ -179,6 +179,19 @@ func TestCommandSets(t *testing.T) {
 	}
 }
 
+// TestConnectAnyName: the name of a subsystem need not have the form of an NQN. Linux's target exports it all the same.
+func TestConnectAnyName(t *testing.T) {
+	f := newFakeTarget()
+	f.nqn = "testnqn"
+	cfg := f.config()
+	cfg.SubNQN = f.nqn
+	c, err := Connect(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	closeController(t, c)
+}
+
 func TestConnectRefuses(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change func(*fakeTarget)
@@ -304,7 +317,7 @@ func TestConfigValidate(t *testing.T) {
 		"Queues":         func(c *Config) { c.Queues = -1 },
 		"QueueSize":      func(c *Config) { c.QueueSize = 1 },
 		"KATO":           func(c *Config) { c.KATO = time.Microsecond },
-		"SubNQN":         func(c *Config) { c.SubNQN = "disk" },
+		"SubNQN":         func(c *Config) { c.SubNQN = "my disk" },
 		"HostNQN":        func(c *Config) { c.HostNQN = "me" },
 		"ConnectTimeout": func(c *Config) { c.IOTimeout = -1 },
 	} {
