@@ -61,7 +61,11 @@ var stages = []stage{
 
 func (c *Controller) setUp(ctx context.Context) *ConnectError {
 	for _, s := range stages {
-		if err := s.run(c, ctx); err != nil {
+		err := s.run(c, ctx)
+		if err == nil {
+			err = c.Err() // it may have ended although its last command succeeded
+		}
+		if err != nil {
 			return c.connectError(s.name, 0, err)
 		}
 	}

@@ -305,6 +305,45 @@ func TestConnectSilentTarget(t *testing.T) {
 	})
 }
 
+// TestConnectCancelledLate: if ctx ends while the command of any stage is outstanding, Connect fails because of that,
+// even if the controller answers the command while its connection is being closed.
+func TestConnectCancelledLate(t *testing.T) {
+	for at := 0; ; at++ {
+		ctx, cancel := context.WithCancel(t.Context())
+		f := newFakeTarget()
+		cancelled, seen := "", 0 // two queues are never being served at once before Connect has returned
+		f.hook = func(q *fakeQueue, r *Request, _ *nvme.Completion) verdict {
+			if ctx.Err() != nil || r.Cmd.Opcode() == nvme.OpAsyncEvent {
+				return usual
+			}
+			if seen++; seen > at {
+				cancelled = r.Cmd.Name(0)
+				cancel()
+				<-q.stop
+			}
+			return usual
+		}
+		cfg := f.config()
+		cfg.KATO = -1
+		c, err := Connect(ctx, cfg)
+		if seen <= at { // ctx outlived all of them
+			cancel()
+			if err != nil {
+				t.Fatal(err)
+			}
+			closeController(t, c)
+			return
+		}
+		var stage *ConnectError
+		if !errors.As(err, &stage) || !errors.Is(err, context.Canceled) || errors.Is(err, ErrTimeout) {
+			t.Errorf("cancelled during %s: %v", cancelled, err)
+		}
+		if err == nil {
+			_ = c.Close()
+		}
+	}
+}
+
 func TestConfigValidate(t *testing.T) {
 	f := newFakeTarget()
 	good := f.config()

@@ -167,6 +167,16 @@ func (c *Controller) adopt(q *Queue) error {
 	return nil
 }
 
+// run starts a goroutine that ends when done is closed, and that tearDown waits for. It does nothing if the controller
+// has already ended.
+func (c *Controller) run(f func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.err == nil {
+		c.work.Go(f)
+	}
+}
+
 // queueClosed implements queueOwner. The loss of one queue is the loss of the controller, except for an I/O queue
 // of a controller that is shutting down: SPDK's target closes its I/O queues before it reports that it has shut
 // down.
@@ -183,7 +193,7 @@ func (c *Controller) giveUp(q *Queue, err error) { c.fail(c.lost(err)) }
 
 // expired implements queueOwner.
 func (c *Controller) expired(q *Queue, cid uint16, again bool) {
-	if again {
+	if again || !c.live.Load() {
 		c.fail(c.lost(fmt.Errorf("%w: queue %d, command %#04x", ErrTimeout, q.attr.QID, cid)))
 		return
 	}
@@ -197,7 +207,7 @@ func (c *Controller) abort(q *Queue, cid uint16) {
 		return // the command ends with the controller, which should still shut down in an orderly way
 	}
 	if !c.live.Load() {
-		c.fail(c.lost(fmt.Errorf("%w: queue %d, command %#04x, with no way to abort it now", ErrTimeout, q.attr.QID, cid)))
+		c.fail(c.lost(errCancelledEarly))
 		return
 	}
 	c.aborter.abort(c, victim{q, cid})

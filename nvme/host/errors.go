@@ -77,6 +77,9 @@ func (e *LostError) Unwrap() []error {
 	return []error{ErrLost, nvme.StatusHostPathError, e.Cause}
 }
 
+// errCancelledEarly is the cause if Connect was cancelled while a command was outstanding: no command can be aborted yet.
+var errCancelledEarly = errors.New("a command was cancelled before the controller was ready")
+
 // errClosed is the Err of the requests that Close cut short.
 var errClosed error = closedError{}
 

@@ -58,7 +58,7 @@ func (c *Controller) startEvents(ctx context.Context) error {
 	}
 	c.events.notices = want
 	c.events.arrived = make(chan nvme.AsyncEvent, 1)
-	c.work.Go(c.handleEvents)
+	c.run(c.handleEvents)
 	c.events.req.unlimited = true
 	c.events.req.Done = c.eventArrived
 	c.awaitEvent()

@@ -31,7 +31,7 @@ func (c *Controller) startKeepAlive(context.Context) error {
 	if c.cfg.KATO == 0 {
 		return nil
 	}
-	c.work.Go(c.keepAlive)
+	c.run(c.keepAlive)
 	return nil
 }
 
