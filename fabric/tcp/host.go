@@ -101,10 +101,14 @@ func (t *Transport) connect(ctx context.Context, a host.QueueAttr) (*net.TCPConn
 		d.LocalAddr = &net.TCPAddr{IP: a.Local.AsSlice(), Zone: a.Local.Zone()}
 	}
 	c, err := d.DialContext(ctx, "tcp", a.Remote.String())
-	if err != nil {
-		return nil, err
+	if err == nil {
+		return c.(*net.TCPConn), nil
 	}
-	return c.(*net.TCPConn), nil
+	if at, limited := ctx.Deadline(); limited && !time.Now().Before(at) {
+		<-ctx.Done() // net has a timer of its own for ctx's deadline, which may be first
+		return nil, ctx.Err()
+	}
+	return nil, err
 }
 
 // initialize exchanges ICReq and ICResp. On failure the connection is gone when it returns.

@@ -350,6 +350,65 @@ func TestHostHeaderDigest(t *testing.T) {
 	d.wait(done)
 }
 
+// lateContext has a deadline that it doesn't keep: it is done when done is closed.
+type lateContext struct {
+	context.Context
+	at   time.Time
+	done chan struct{}
+}
+
+func (c *lateContext) Deadline() (time.Time, bool) { return c.at, true }
+func (c *lateContext) Done() <-chan struct{}       { return c.done }
+func (c *lateContext) Err() error {
+	select {
+	case <-c.done:
+		return context.DeadlineExceeded
+	default:
+		return nil
+	}
+}
+
+// TestHostDialDeadline: if the deadline of the context ends the attempt, the error says so, even if package net
+// notices before the context does.
+func TestHostDialDeadline(t *testing.T) {
+	tr, err := NewTransport(HostConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tr.Close()
+	ctx := &lateContext{t.Context(), time.Now().Add(50 * time.Millisecond), make(chan struct{})}
+	time.AfterFunc(time.Second, func() { close(ctx.done) })
+	_, err = tr.Dial(ctx, host.QueueAttr{Remote: fullListener(t), Size: 2})
+	var at *ConnError
+	if !errors.As(err, &at) || at.Stage != "connect" || !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("it says %v", err)
+	}
+}
+
+// fullListener returns the address of a listener that takes no connection, as its queue is full.
+func fullListener(t *testing.T) netip.AddrPort {
+	t.Helper()
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Close(fd) })
+	if err := errors.Join(unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}), unix.Listen(fd, 0)); err != nil {
+		t.Fatal(err)
+	}
+	at, err := unix.Getsockname(fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), uint16(at.(*unix.SockaddrInet4).Port))
+	c, err := net.Dial("tcp", addr.String()) // a queue of length 0 has room for one
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	return addr
+}
+
 // TestHostDialGivesUp: if Dial fails although ICResp has arrived, the Sink is told nothing of the connection.
 func TestHostDialGivesUp(t *testing.T) {
 	tr, err := NewTransport(HostConfig{})
