@@ -41,10 +41,8 @@ type guardEntry struct {
 	_        [64 - 40]byte
 }
 
-// A stripe is as large as the largest block.
 const (
-	MaxBlockSize = 64 << 10
-	stripeSize   = MaxBlockSize
+	stripeSize   = MaxBlockSize // so that no block lies in two
 	stripeShift  = 16
 	guardEntries = 8192
 

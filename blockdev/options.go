@@ -34,10 +34,11 @@ const (
 	IOUring                  // direct by io_uring, or an error
 )
 
-// Block sizes.
+// Block sizes, in bytes.
 const (
 	DefaultBlockSize = 4096
 	MinBlockSize     = 512
+	MaxBlockSize     = 64 << 10
 )
 
 // Validate reports what is wrong with the options by themselves.

@@ -21,7 +21,7 @@ type Info struct {
 	Path      string // what the user named; empty for mem and null
 	Mode      string // how it is accessed, for people: "direct I/O", "buffered", "DAX, CLWB", …
 	Size      int64  // bytes, a multiple of BlockSize
-	BlockSize int    // logical block, a power of two, at least 512
+	BlockSize int    // logical block, a power of two from MinBlockSize to MaxBlockSize
 	PhysBlock int    // preferred write granularity, a multiple of BlockSize
 	Align     int    // memory alignment with which buffers need no copy; 1 for any
 	ReadOnly  bool
@@ -30,13 +30,13 @@ type Info struct {
 	// AtomicBlocks is the number of logical blocks that are written whole or not at all, even if the power fails; at
 	// least 1 if the device below promises that, else 0.
 	AtomicBlocks int
-	// Discard: Discard frees space. ZeroAfterDiscard: discarded blocks read as zeroes.
+	// Discard: OpDiscard frees space. ZeroAfterDiscard: discarded blocks read as zeroes.
 	Discard, ZeroAfterDiscard bool
 	// LoanUnit: a Lender lends multiples of this many bytes; 0 means a block.
 	LoanUnit int
 }
 
-// Op is what a request does.
+// Op is what a request does. Every volume takes all of them; one that can't discard ignores OpDiscard.
 type Op uint8
 
 // Operations.
@@ -56,7 +56,7 @@ type Request struct {
 	MayUnmap bool // OpWriteZeroes
 	Offset   int64
 	Length   int64    // bytes; the sum of len(Bufs) for OpRead and OpWrite
-	Bufs     [][]byte // read into, or written from; best aligned to Info.Align
+	Bufs     [][]byte // read into, or written from, each of any length; best aligned to Info.Align
 	// Loan, if it isn't 0, says that the data of an OpWrite is already in memory of the volume (see Lender). Bufs is
 	// empty then.
 	Loan LoanToken
@@ -65,7 +65,8 @@ type Request struct {
 	// to wait, and complete that with ErrUnwanted instead. It may be nil.
 	Unwanted func() bool
 
-	// Complete is called when the operation has ended, with Err set. It must not block.
+	// Complete is called when the operation has ended, with Err set. It must not block, and may submit the next request
+	// to the volume, which must not hold a lock that Submit takes.
 	Complete func(*Request)
 	Err      error // nil, or an error that wraps one of the kinds in errors.go
 	Row      *Row  // for Complete: others may complete right after it; nil if that isn't known

@@ -208,11 +208,12 @@ func (n *NamespaceConfig) Validate() error {
 		return configError("%s has no volume", n.name())
 	}
 	i := n.Volume.Info()
-	if i.BlockSize < 512 || i.BlockSize > 1<<16 || bits.OnesCount(uint(i.BlockSize)) != 1 {
-		return configError("%s: block size %d must be a power of two from 512 to 65536", n.name(), i.BlockSize)
+	if i.BlockSize < blockdev.MinBlockSize || i.BlockSize > blockdev.MaxBlockSize || bits.OnesCount(uint(i.BlockSize)) != 1 {
+		return configError("%s: block size %d must be a power of two from %d to %d",
+			n.name(), i.BlockSize, blockdev.MinBlockSize, blockdev.MaxBlockSize)
 	}
-	if i.Size <= 0 || i.Size%int64(i.BlockSize) != 0 {
-		return configError("%s: size %d must be a multiple of its block of %d bytes", n.name(), i.Size, i.BlockSize)
+	if err := blockdev.CheckSize(i.Size, i.BlockSize); err != nil {
+		return configError("%s: %v", n.name(), err)
 	}
 	return nil
 }

@@ -382,6 +382,8 @@ func TestConfigRejected(t *testing.T) {
 	odd.info.BlockSize = 520
 	uneven := newTestVolume(1<<20, 512)
 	uneven.info.Size++
+	empty := newTestVolume(1<<20, 512)
+	empty.info.Size = 0
 	ns := func(c ...NamespaceConfig) Config {
 		return Config{Subsystems: []SubsystemConfig{{NQN: testNQN, Namespaces: c}}}
 	}
@@ -399,6 +401,7 @@ func TestConfigRejected(t *testing.T) {
 		"same NSID":           ns(NamespaceConfig{NSID: 1, Volume: v}, NamespaceConfig{NSID: 1, Volume: v}),
 		"block size":          ns(NamespaceConfig{Volume: odd}),
 		"size":                ns(NamespaceConfig{Volume: uneven}),
+		"no blocks":           ns(NamespaceConfig{Volume: empty}),
 		"port without addr":   {Ports: []Port{{Transport: nvme.TransportTCP}}},
 		"port transport":      {Ports: []Port{{Transport: 9}}},
 		"connections":         {Limits: Limits{Connections: -1}},
@@ -409,6 +412,9 @@ func TestConfigRejected(t *testing.T) {
 	} {
 		_, err := New(c)
 		if !errors.Is(err, ErrConfig) || strings.Count(err.Error(), ErrConfig.Error()) != 1 || strings.Contains(err.Error(), "namespace 0") {
+			t.Errorf("%s: %v", name, err)
+		}
+		if name == "no blocks" && !strings.Contains(err.Error(), "at least one block") { // 0 is a multiple of 512
 			t.Errorf("%s: %v", name, err)
 		}
 	}
