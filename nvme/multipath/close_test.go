@@ -2,6 +2,8 @@ package multipath
 
 import (
 	"context"
+	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -9,6 +11,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/blockdev"
 	"github.com/nvme-anywhere/nvmeof/blockdev/wrap"
 	"github.com/nvme-anywhere/nvmeof/nvme"
+	"github.com/nvme-anywhere/nvmeof/nvme/host"
 	"github.com/nvme-anywhere/nvmeof/nvme/target"
 )
 
@@ -55,5 +58,61 @@ func TestCloseForgets(t *testing.T) {
 			t.Error(err)
 		}
 		r.volume.Close()
+	})
+}
+
+// TestUseAfterClose: whether or not a path was live, a closed subsystem says that it is closed, and shows no path that is
+// connected or tried.
+func TestUseAfterClose(t *testing.T) {
+	for _, live := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t, 2)
+			s, n := r.connect()
+			if !live {
+				for _, l := range r.links {
+					l.cut()
+				}
+				time.Sleep(time.Second)
+			}
+			r.close(s)
+			_, opened := s.Namespace(t.Context(), 1)
+			_, listed := s.Namespaces(t.Context())
+			_, read := n.ReadAt(t.Context(), make([]byte, n.BlockSize()), 0)
+			for _, err := range []error{opened, listed, read, s.AddPath(r.config().Paths[0]), s.Err()} {
+				if !errors.Is(err, host.ErrClosed) {
+					t.Errorf("live %v: it says %v", live, err)
+				}
+			}
+			for _, p := range s.Paths() {
+				if p.State != GivenUp || !errors.Is(p.Err, host.ErrClosed) {
+					t.Errorf("live %v: a path is %v: %v", live, p.State, p.Err)
+				}
+			}
+			if cs := s.Controllers(); len(cs) != 0 {
+				t.Errorf("live %v: %d controllers are left", live, len(cs))
+			}
+		})
+	}
+}
+
+// TestNothingLive: the error for a call that needs a live path names what was asked for and says for how long there
+// has been none.
+func TestNothingLive(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 1)
+		s, _ := r.connect()
+		defer r.close(s)
+		r.links[0].cut()
+		time.Sleep(1500 * time.Millisecond)
+		_, opened := s.Namespace(t.Context(), 7)
+		_, listed := s.Namespaces(t.Context())
+		for want, err := range map[string]error{
+			"nvme: namespace 7 of " + testNQN + ": no path for 1.5s: ": opened,
+			"nvme: subsystem " + testNQN + ": no path for 1.5s: ":      listed,
+		} {
+			if !errors.Is(err, ErrNoPath) || !strings.HasPrefix(err.Error(), want) {
+				t.Errorf("it says %v, want %s…", err, want)
+			}
+		}
 	})
 }

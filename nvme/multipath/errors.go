@@ -21,11 +21,12 @@ var (
 	ErrTransition = errors.New("ANA change took longer than ANATT")
 )
 
-// NoPathError is the Err of a request that no path could take in time. It matches ErrNoPath,
+// NoPathError is the Err of a request that no path could take in time, and the error of a call that needs a live path
+// when there is none. It matches ErrNoPath,
 // nvme.StatusHostPathError and the errors of the paths.
 type NoPathError struct {
 	SubNQN string
-	NSID   uint32
+	NSID   uint32        // 0 if it isn't about one namespace
 	For    time.Duration // how long there had been no path
 	Paths  []PathStatus
 	// Refusal is the ANA status that ended the request on a path whose log said that it takes requests; nil if
@@ -38,8 +39,11 @@ func (e *NoPathError) Error() string {
 	for i := range e.Paths {
 		why = append(why, e.Paths[i].explain(e.NSID))
 	}
-	text := fmt.Sprintf("nvme: namespace %d of %s: %v for %v: %s", e.NSID, e.SubNQN, ErrNoPath,
-		e.For.Round(time.Millisecond), strings.Join(why, "; "))
+	what := "subsystem " + e.SubNQN
+	if e.NSID != 0 {
+		what = fmt.Sprintf("namespace %d of %s", e.NSID, e.SubNQN)
+	}
+	text := fmt.Sprintf("nvme: %s: %v for %v: %s", what, ErrNoPath, e.For.Round(time.Millisecond), strings.Join(why, "; "))
 	if e.Refusal != nil {
 		text += "; the last answer: " + strings.TrimPrefix(e.Refusal.Error(), "nvme: ")
 	}

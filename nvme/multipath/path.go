@@ -105,6 +105,11 @@ func (p *path) run() {
 	tried := sync.OnceFunc(func() { close(p.tried) })
 	defer tried()
 	ctx := p.sub.ctx
+	defer func() {
+		if ctx.Err() != nil {
+			p.become(GivenUp, errClosed)
+		}
+	}()
 	wait := newBackoff(p.sub.cfg.ReconnectDelay)
 	lost, down := time.Now(), Connecting
 	for c, err := p.connect(ctx); ; c, err = p.reconnect(ctx, lost) {

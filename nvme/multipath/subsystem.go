@@ -330,7 +330,7 @@ func (s *Subsystem) Namespaces(ctx context.Context) ([]*Namespace, error) {
 // attached to each controller separately.
 func (s *Subsystem) active(ctx context.Context) ([]uint32, error) {
 	var all []uint32
-	err, told := s.notLive(), false
+	err, told := s.notLive(0), false
 	for _, c := range s.Controllers() {
 		ids, failed := c.ActiveNamespaces(ctx)
 		switch {
@@ -349,9 +349,18 @@ func (s *Subsystem) active(ctx context.Context) ([]uint32, error) {
 	return slices.Compact(all), nil
 }
 
-// notLive returns the error for when a live path is needed and there is none.
-func (s *Subsystem) notLive() error {
-	return &NoPathError{SubNQN: s.SubNQN(), Paths: s.Paths()}
+// notLive returns the error for when a live path is needed, to namespace nsid if that isn't 0, and there is none.
+func (s *Subsystem) notLive(nsid uint32) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closing {
+		return errClosed
+	}
+	e := &NoPathError{SubNQN: s.SubNQN(), NSID: nsid, Paths: s.statuses()}
+	if !s.dark.IsZero() {
+		e.For = time.Since(s.dark)
+	}
+	return e
 }
 
 // Namespace opens the namespace nsid, as it is now, on every live path; the other paths join when they are live.
@@ -375,7 +384,7 @@ func (s *Subsystem) Namespace(ctx context.Context, nsid uint32) (*Namespace, err
 	}
 	if base == nil {
 		if len(errs) == 0 {
-			return nil, s.notLive()
+			return nil, s.notLive(nsid)
 		}
 		return nil, errs[0]
 	}
