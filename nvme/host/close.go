@@ -19,8 +19,8 @@ const (
 // controller to shut down (CC.SHN), waits until it has (CSTS.SHST), and closes every queue. Commands still
 // outstanding, and requests submitted on I/O queues in the meantime, end with ErrClosed, whatever ends the
 // controller. Shutdown returns when everything is released; the error says why the controller could not be shut
-// down in an orderly way, and is that of Err if the controller had already been lost. It must not be called from
-// Done.
+// down in an orderly way, and is that of Err if the controller had already been lost. If another call is in progress,
+// Shutdown waits for it, cuts it short when ctx ends, and leaves the error to it. It must not be called from Done.
 func (c *Controller) Shutdown(ctx context.Context) error {
 	c.mu.Lock()
 	first := !c.closing && c.err == nil
@@ -33,6 +33,8 @@ func (c *Controller) Shutdown(ctx context.Context) error {
 		}
 		err = c.shutDown(ctx)
 		c.fail(errClosed)
+	} else {
+		defer context.AfterFunc(ctx, func() { c.fail(context.Cause(ctx)) })()
 	}
 	<-c.torn
 	if errors.Is(err, ErrClosed) {

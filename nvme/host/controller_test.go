@@ -280,6 +280,28 @@ func TestCloseWithSilentTarget(t *testing.T) {
 	}
 }
 
+// TestShutdownTwice: a second Shutdown waits for the first no longer than its own context allows, and cuts it short then.
+func TestShutdownTwice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeTarget()
+		c := connect(t, f, func(c *Config) { c.KATO = -1 })
+		f.setHook(func(*fakeQueue, *Request, *nvme.Completion) verdict { return never })
+		closed := make(chan error, 1)
+		go func() { closed <- c.Close() }()
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		start := time.Now()
+		err := c.Shutdown(ctx)
+		if took := time.Since(start); err != nil || took != time.Second {
+			t.Errorf("the second ended after %v: %v", took, err)
+		}
+		if err := <-closed; !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("the first: %v", err)
+		}
+	})
+}
+
 // errReset is the error with which connections of tests break.
 var errReset = errors.New("reset by peer")
 
