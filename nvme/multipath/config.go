@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/nvme-anywhere/nvmeof/nvme/host"
@@ -76,6 +77,7 @@ func checkPath(first, p *host.Config) error {
 
 // withDefaults returns c with every default filled in.
 func (c Config) withDefaults() Config {
+	c.Paths = slices.Clone(c.Paths)
 	c.ReconnectDelay = cmp.Or(c.ReconnectDelay, defaultReconnectDelay)
 	c.ControllerLoss = cmp.Or(c.ControllerLoss, defaultControllerLoss)
 	if c.Log == nil {

@@ -126,6 +126,23 @@ func TestConnectMute(t *testing.T) {
 	})
 }
 
+// TestConfigIsCopied: the caller may use its slice of paths again.
+func TestConfigIsCopied(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 1)
+		cfg := r.config()
+		s, err := Connect(t.Context(), cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.close(s)
+		cfg.Paths[0].SubNQN = "nqn.2024-01.com.example:none"
+		if s.SubNQN() != testNQN {
+			t.Errorf("the subsystem is now %s", s.SubNQN())
+		}
+	})
+}
+
 // TestAddPath: a path can be added later, once.
 func TestAddPath(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
