@@ -19,7 +19,18 @@ type routedID struct {
 // SetHandler makes h handle the events from the next one on.
 func (id *routedID) SetHandler(h verbs.CMHandler) {
 	id.handler = h
-	id.CMID.SetHandler(h)
+	id.CMID.SetHandler(id.renamed(h))
+}
+
+// renamed returns the handler that the RNIC's identifier gets: for the consumer its events are id's.
+func (id *routedID) renamed(h verbs.CMHandler) verbs.CMHandler {
+	if h == nil {
+		return nil
+	}
+	return func(ev verbs.CMEvent) {
+		ev.ID = id
+		h(ev)
+	}
 }
 
 // ResolveAddr finds the RNIC, and turns id into an identifier of it.
@@ -29,7 +40,7 @@ func (id *routedID) ResolveAddr(src netip.Addr, dst netip.AddrPort, timeout time
 		if err != nil {
 			return err
 		}
-		of, err := nic.CreateID(id.handler)
+		of, err := nic.CreateID(id.renamed(id.handler))
 		if err != nil {
 			return err
 		}

@@ -104,8 +104,12 @@ func TestRoutedIdentifier(t *testing.T) {
 	if err := id.ResolveAddr(netip.Addr{}, dst, time.Second); err != nil {
 		t.Fatal(err)
 	}
-	if ev := <-events; ev.Type != verbs.CMAddrResolved || id.Device() != reach(t, r, loopback).Device() || id.RemoteAddr() != dst {
-		t.Errorf("%v, device %v, to %v", ev.Type, id.Device(), id.RemoteAddr())
+	ev := <-events
+	if ev.ID != id {
+		t.Error("the event is of another identifier")
+	}
+	if ev.Type != verbs.CMAddrResolved || id.Device() != reach(t, r, loopback).Device() || id.RemoteAddr() != dst {
+		t.Errorf("%v, device %s, to %v", ev.Type, id.Device().Attr().Name, id.RemoteAddr())
 	}
 	if err := id.Destroy(); err != nil {
 		t.Error(err)
