@@ -6,9 +6,9 @@
 //
 // [Connect] returns a [Controller]: the admin queue, enabling, Identify, the I/O queues, keep alive and
 // asynchronous events. [Controller.Namespace] opens a [Namespace], whose ReadAt, WriteAt, Flush, WriteZeroes,
-// Discard and Compare are synchronous, as are its reservation commands. [Controller.CreateNamespace] and its
-// companions manage namespaces, [Controller.Format] and [Controller.Sanitize] erase them. [Discover] reads the log of
-// a discovery controller.
+// Discard, Compare, Verify, WriteUncorrectable and Copy are synchronous, as are its reservation commands.
+// [Controller.CreateNamespace] and its companions manage namespaces, [Controller.Format] and [Controller.Sanitize]
+// erase them. [Discover] reads the log of a discovery controller.
 //
 // Below them is the asynchronous [Queue]: a [Request] that is submitted ends with a call of its Done in the
 // transport's own context, which may submit the next one. That path allocates nothing per command, and takes one

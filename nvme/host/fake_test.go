@@ -471,7 +471,7 @@ func (t *fakeTarget) io(r *Request, cqe *nvme.Completion) {
 	case nvme.OpWriteZeroes:
 		clear(at)
 		n.zeroes = append(n.zeroes, c.Blocks())
-	case nvme.OpVerify:
+	case nvme.OpVerify, nvme.OpWriteUncorrectable:
 	case nvme.OpCompare:
 		if string(at) != string(r.Data) {
 			cqe.SetStatus(nvme.StatusCompareFailure)

@@ -63,6 +63,14 @@ func (n *Namespace) Verify(ctx context.Context, off, length int64) error {
 	return n.each(ctx, nvme.OpVerify, off, length, limitBlocks(n.ctrl.nvm.VSL, n.blockSize), 0)
 }
 
+// WriteUncorrectable marks length bytes at off: reading them fails with a media error until they are written.
+func (n *Namespace) WriteUncorrectable(ctx context.Context, off, length int64) error {
+	if err := n.supports(nvme.ONCSWriteUncorrectable, nvme.OpWriteUncorrectable); err != nil {
+		return err
+	}
+	return n.each(ctx, nvme.OpWriteUncorrectable, off, length, limitBlocks(n.ctrl.nvm.WUSL, n.blockSize), 0)
+}
+
 // Discard tells the controller that length bytes at off are no longer needed (Dataset Management, Deallocate). What
 // they read as afterwards is in Identity.DLFEAT.
 func (n *Namespace) Discard(ctx context.Context, off, length int64) error {

@@ -378,11 +378,13 @@ func TestNotInONCS(t *testing.T) {
 	_, compared := n.Compare(t.Context(), make([]byte, 512), 0)
 	_, most := n.MaxDiscard()
 	for name, err := range map[string]error{
-		"Compare":      compared,
-		"MaxDiscard":   most,
-		"Discard":      n.Discard(t.Context(), 0, 512),
-		"Write Zeroes": n.WriteZeroes(t.Context(), 0, 512, false),
-		"Verify":       n.Verify(t.Context(), 0, 512),
+		"Compare":             compared,
+		"MaxDiscard":          most,
+		"Discard":             n.Discard(t.Context(), 0, 512),
+		"Write Zeroes":        n.WriteZeroes(t.Context(), 0, 512, false),
+		"Verify":              n.Verify(t.Context(), 0, 512),
+		"Copy":                n.Copy(t.Context(), 0, 512, 512),
+		"Write Uncorrectable": n.WriteUncorrectable(t.Context(), 0, 512),
 	} {
 		if !errors.Is(err, ErrUnsupported) {
 			t.Errorf("%s: %v", name, err)
@@ -395,8 +397,8 @@ func TestNotInONCS(t *testing.T) {
 func TestFailureSaysWhere(t *testing.T) {
 	f := newFakeTarget()
 	n := openNamespace(t, f, 1)
-	n.ctrl.identity.ONCS |= nvme.ONCSVerify
-	n.ctrl.nvm.DMRSL, n.ctrl.nvm.VSL = 16, 1 // the same number of blocks as MDTS and WZSL allow the other commands
+	n.ctrl.identity.ONCS |= nvme.ONCSVerify | nvme.ONCSWriteUncorrectable
+	n.ctrl.nvm.DMRSL, n.ctrl.nvm.VSL, n.ctrl.nvm.WUSL = 16, 1, 1 // the same number of blocks as MDTS and WZSL allow the other commands
 	f.setHook(func(_ *fakeQueue, r *Request, cqe *nvme.Completion) verdict {
 		var d nvme.DSMRange
 		if r.Cmd.Opcode() == nvme.OpDSM {
@@ -415,9 +417,10 @@ func TestFailureSaysWhere(t *testing.T) {
 	_, compared := n.Compare(t.Context(), b, 0)
 	for name, err := range map[string]error{
 		"Read": read, "Write": written, "Compare": compared,
-		"Write Zeroes":       n.WriteZeroes(t.Context(), 0, length, false),
-		"Verify":             n.Verify(t.Context(), 0, length),
-		"Dataset Management": n.Discard(t.Context(), 0, length),
+		"Write Zeroes":        n.WriteZeroes(t.Context(), 0, length, false),
+		"Verify":              n.Verify(t.Context(), 0, length),
+		"Dataset Management":  n.Discard(t.Context(), 0, length),
+		"Write Uncorrectable": n.WriteUncorrectable(t.Context(), 0, length),
 	} {
 		want := "nvme: " + name + " on namespace 1, blocks 32 to 47: internal error (do not retry)"
 		if !errors.Is(err, nvme.StatusInternalError) || err.Error() != want {
