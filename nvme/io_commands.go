@@ -54,6 +54,9 @@ func (r BlockRange) String() string {
 	return fmt.Sprintf("blocks %d to %d", r.SLBA, r.SLBA+uint64(r.Blocks)-1)
 }
 
+// Contains reports whether the block lba is in the range.
+func (r BlockRange) Contains(lba uint64) bool { return lba >= r.SLBA && lba-r.SLBA < uint64(r.Blocks) }
+
 // BlockRange is the range of blocks that an I/O command names by SLBA and NLB. It is empty for a command whose ranges are
 // in its data, such as Dataset Management or Copy, or that names no blocks.
 func (c *Command) BlockRange() BlockRange {

@@ -218,6 +218,8 @@ func TestInitiatorFlags(t *testing.T) {
 		{args("discard -t tcp -a 127.0.0.1 --offset 0"), exitUsage, []string{"no --length", "discard --help"}},
 		{args("discard -t tcp -a 127.0.0.1 --length 1m"), exitUsage, []string{"no --offset", "discard --help"}},
 		{args("write-zeroes -t tcp -a 127.0.0.1 --offset 0 --length 0"), exitUsage, []string{"--length 0", "one block"}},
+		{args("copy -t tcp -a 127.0.0.1 --offset 0 --length 4k"), exitUsage, []string{"no --to", "copy --help"}},
+		{args("compare -t tcp -a 127.0.0.1 --length 0"), exitUsage, []string{"--length 0", "one block"}},
 		{args("create-ns -t tcp -a 127.0.0.1"), exitUsage, []string{"--size", "--nsze"}},
 		{args("create-ns -t tcp -a 127.0.0.1 --size 1MiB --block-size 1000"), exitUsage, []string{"--block-size 1000", "power of two"}},
 		{args("create-ns -t tcp -a 127.0.0.1 --size 1MiB --block-size 512 --flbas 1"), exitUsage, []string{"--flbas and --block-size"}},

@@ -2,6 +2,7 @@ package tests
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"strings"
 	"syscall"
@@ -39,6 +40,61 @@ func TestRanges(t *testing.T) {
 			}
 			tgt.stop(t)
 		}
+	}
+}
+
+// TestRangesInside: what the target does with ranges by itself: it compares one with a file, copies one, marks one as
+// uncorrectable and checks one; and what fails says in which block.
+func TestRangesInside(t *testing.T) {
+	t.Parallel()
+	const mib = 1 << 20
+	for _, transport := range transports {
+		tgt := startTarget(t, "--volume", "mem:16MiB", "--block-size", "512")
+		fails := func(code int, says, verb string, args ...string) {
+			t.Helper()
+			r := tgt.run(t, cliTimeout, transport, verb, args...)
+			if r.code != code || !strings.Contains(r.stderr, says) || r.stdout != "" {
+				t.Errorf("%s: %s %v: exit code %d, %q, want %d, %q", transport, verb, args, r.code, r.stderr, code, says)
+			}
+		}
+		succeeds := func(verb string, args ...string) {
+			t.Helper()
+			if out := tgt.must(t, cliTimeout, transport, verb, args...); out != "" {
+				t.Errorf("%s: %s %v says %q", transport, verb, args, out)
+			}
+		}
+		file := t.TempDir() + "/data"
+		data := bytes.Repeat([]byte("range"), 4*mib/5+1)[:4*mib]
+		save := func() {
+			if err := os.WriteFile(file, data, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		save()
+		succeeds("write", "--offset", "1MiB", "--input", file, "--quiet")
+		succeeds("copy", "--offset", "1MiB", "--length", "4MiB", "--to", "9MiB")
+		fails(0, "compared 4.0 MiB in", "compare", "--offset", "9MiB", "--input", file)
+		succeeds("compare", "--offset", "9MiB", "--length", "1MiB", "--input", file, "--quiet")
+
+		data[3*mib+700] ^= 1 // block 1 of 3 MiB
+		data[3*mib+5000] ^= 1
+		save()
+		const block = (9+3)*mib/512 + 1
+		fails(exitFailure, fmt.Sprintf("differs from --input in block %d, at offset %d", block, block*512), "compare", "--offset", "9MiB", "--input", file)
+		fails(exitUsage, "compare a part of it with --length", "compare", "--offset", "13MiB", "--input", file)
+
+		succeeds("verify", "--offset", "0", "--length", "16MiB")
+		succeeds("write-uncor", "--offset", "2MiB", "--length", "1KiB")
+		fails(exitFailure, "unrecovered read error (do not retry); the first is block 4096", "verify", "--offset", "0", "--length", "16MiB")
+		fails(exitFailure, "unrecovered read error (do not retry); the first is block 4096", "copy", "--offset", "1MiB", "--length", "4MiB", "--to", "9MiB")
+		fails(exitFailure, "unrecovered read error", "read", "--offset", "2MiB", "--length", "1KiB")
+		succeeds("verify", "--offset", "2049KiB", "--length", "1MiB")
+		succeeds("write-zeroes", "--offset", "2MiB", "--length", "1KiB")
+		succeeds("verify", "--offset", "0", "--length", "16MiB")
+
+		fails(exitUsage, "overlap", "copy", "--offset", "0", "--length", "4MiB", "--to", "3MiB")
+		fails(exitUsage, "--to 15 MiB on reach beyond the namespace's end at 16 MiB", "copy", "--offset", "0", "--length", "4MiB", "--to", "15MiB")
+		tgt.stop(t)
 	}
 }
 

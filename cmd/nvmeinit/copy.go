@@ -31,13 +31,16 @@ type copyFlags struct {
 	quiet  bool
 }
 
+// add defines the flags; --verify only if there is help for it.
 func (f *copyFlags) add(c *cobra.Command, fileFlag, fileHelp, verifyHelp string) {
 	fl := c.Flags()
 	fl.Uint32Var(&f.nsid, "nsid", 1, "`number` of the namespace")
 	fl.Var(&f.offset, "offset", "where to begin, in bytes, as 64MiB (default 0)")
 	fl.Var(&f.length, lengthFlag, "bytes to move, as 8MiB (default all there is)")
 	fl.StringVar(&f.file, fileFlag, "-", fileHelp)
-	fl.BoolVar(&f.verify, "verify", false, verifyHelp)
+	if verifyHelp != "" {
+		fl.BoolVar(&f.verify, "verify", false, verifyHelp)
+	}
 	fl.BoolVar(&f.quiet, "quiet", false, "show no progress and no summary")
 	f.conn.paths.add(c, "any of these")
 	f.conn.add(c, true)
@@ -52,6 +55,8 @@ func (f *copyFlags) checkLength(c *cobra.Command) error {
 	}
 	return nil
 }
+
+const inputHelp = "`FILE` to read; - for standard input"
 
 func newRead() *cobra.Command {
 	f := &copyFlags{}
@@ -86,9 +91,16 @@ blocks, and so must be what the file holds.`,
 		Example: `  nvmeinit write -t rdma -a 127.0.0.1 --nsid 1 --offset 0 --input disk.img --verify
   tar c -b 8 dir | nvmeinit write -t tcp -a 127.0.0.1    # in blocks of 4096 bytes`,
 		Args: cli.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error { return writeCommand(c, f) },
+		RunE: func(c *cobra.Command, _ []string) error {
+			return inputCommand(c, f, consumer{"write", "wrote", writeAt, func(cp *copier, n int64, sum []byte) error {
+				if err := cp.ns.Flush(c.Context()); err != nil || !f.verify {
+					return err
+				}
+				return cp.readAgain(c, f, n, sum)
+			}})
+		},
 	}
-	f.add(c, "input", "`FILE` to read; - for standard input", "read everything back and compare")
+	f.add(c, "input", inputHelp, "read everything back and compare")
 	return c
 }
 
@@ -98,21 +110,22 @@ type copier struct {
 	buf    []byte
 	offset int64
 	bar    *progressBar
+	use    consumer // of the stream, if it is an input
 }
 
-// inside rejects a range that isn't of whole blocks inside the namespace.
-func (f *copyFlags) inside(ns *host.Namespace) error {
-	block := int64(ns.BlockSize())
-	switch off, n := int64(f.offset), int64(f.length); {
+// inside rejects a range, which begins at off as the flag start says, unless it is of whole blocks inside the namespace.
+func inside(ns *host.Namespace, start string, off, n int64) error {
+	block, end := int64(ns.BlockSize()), ns.Size()
+	switch {
 	case off%block != 0:
-		return cli.Usage("--offset %d: want multiples of the namespace's block, %d bytes", off, block)
+		return cli.Usage("--%s %d: want multiples of the namespace's block, %d bytes", start, off, block)
 	case n%block != 0:
 		return cli.Usage("--length %d: want multiples of the namespace's block, %d bytes", n, block)
-	case off > ns.Size():
-		return cli.Usage("--offset %s is beyond the namespace's end at %s", blockdev.FormatSize(off), blockdev.FormatSize(ns.Size()))
-	case n > ns.Size()-off:
-		return cli.Usage("--length %s from --offset %s on reach beyond the namespace's end at %s",
-			blockdev.FormatSize(n), blockdev.FormatSize(off), blockdev.FormatSize(ns.Size()))
+	case off > end:
+		return cli.Usage("--%s %s is beyond the namespace's end at %s", start, blockdev.FormatSize(off), blockdev.FormatSize(end))
+	case n > end-off:
+		return cli.Usage("--length %s from --%s %s on reach beyond the namespace's end at %s",
+			blockdev.FormatSize(n), start, blockdev.FormatSize(off), blockdev.FormatSize(end))
 	}
 	return nil
 }
@@ -125,7 +138,7 @@ func withCopier(c *cobra.Command, f *copyFlags, do func(*copier) error) (err err
 	}
 	defer closing(d, &err)
 	ns := d.ns
-	if err := f.inside(ns); err != nil {
+	if err := inside(ns, "offset", int64(f.offset), int64(f.length)); err != nil {
 		return err
 	}
 	buf, err := d.Alloc(copyChunk)
@@ -206,7 +219,20 @@ func (cp *copier) readAgain(c *cobra.Command, f *copyFlags, n int64, want []byte
 	return nil
 }
 
-func writeCommand(c *cobra.Command, f *copyFlags) error {
+// consumer is what a command does with its input.
+type consumer struct {
+	verb, done string // "write", "wrote"
+	send       func(ctx context.Context, ns *host.Namespace, p []byte, off int64) error
+	finish     func(cp *copier, n int64, sum []byte) error
+}
+
+func writeAt(ctx context.Context, ns *host.Namespace, p []byte, off int64) error {
+	_, err := ns.WriteAt(ctx, p, off)
+	return err
+}
+
+// inputCommand has use consume a file or pipe.
+func inputCommand(c *cobra.Command, f *copyFlags, use consumer) error {
 	if err := f.checkLength(c); err != nil {
 		return err
 	}
@@ -226,43 +252,41 @@ func writeCommand(c *cobra.Command, f *copyFlags) error {
 			total, limit = int64(f.length), int64(f.length)
 		}
 		if size >= 0 && f.length == 0 {
-			if err := fits(f.file, size, limit, cp.ns.BlockSize()); err != nil {
+			if err := fits(f.file, size, limit, cp.ns.BlockSize(), use.verb); err != nil {
 				return err
 			}
 		}
 		began := time.Now()
-		cp.bar = newProgress(c.ErrOrStderr(), "write", total, f.quiet)
-		n, sum, err := cp.write(c.Context(), in, limit, f.length != 0)
+		cp.use = use
+		cp.bar = newProgress(c.ErrOrStderr(), use.verb, total, f.quiet)
+		n, sum, err := cp.consume(c.Context(), in, limit, f.length != 0)
 		cp.bar.stop()
 		if err == nil {
-			err = cp.ns.Flush(c.Context())
-		}
-		if err == nil && f.verify {
-			err = cp.readAgain(c, f, n, sum)
+			err = use.finish(cp, n, sum)
 		}
 		if err == nil {
-			summarize(c.ErrOrStderr(), "wrote", n, time.Since(began), f)
+			summarize(c.ErrOrStderr(), use.done, n, time.Since(began), f)
 		}
 		return err
 	})
 }
 
-// fits checks a file against the available room before anything is written.
-func fits(path string, size, room int64, block int) error {
+// fits checks a file against the available room before anything is sent.
+func fits(path string, size, room int64, block int, verb string) error {
 	switch {
 	case size%int64(block) != 0:
-		return cli.Usage("--input %s has %d bytes, which is not a multiple of the namespace's block, %d bytes; pad it, or write a part of it with --length",
-			path, size, block)
+		return cli.Usage("--input %s has %d bytes, which is not a multiple of the namespace's block, %d bytes; pad it, or %s a part of it with --length",
+			path, size, block, verb)
 	case size > room:
-		return cli.Usage("--input %s has %s, but the namespace has room for %s from the offset on; write a part of it with --length",
-			path, blockdev.FormatSize(size), blockdev.FormatSize(room))
+		return cli.Usage("--input %s has %s, but the namespace has room for %s from the offset on; %s a part of it with --length",
+			path, blockdev.FormatSize(size), blockdev.FormatSize(room), verb)
 	}
 	return nil
 }
 
-// write copies in to the namespace until its end, or until limit if exactly that much is requested, and returns how
-// much it was and its SHA-256.
-func (cp *copier) write(ctx context.Context, in io.Reader, limit int64, exact bool) (int64, []byte, error) {
+// consume sends in until its end, or until limit if exactly that much is requested, and returns how much it was and its
+// SHA-256.
+func (cp *copier) consume(ctx context.Context, in io.Reader, limit int64, exact bool) (int64, []byte, error) {
 	h := sha256.New()
 	done := int64(0)
 	for done < limit {
@@ -271,7 +295,7 @@ func (cp *copier) write(ctx context.Context, in io.Reader, limit int64, exact bo
 		if err != nil && !end {
 			return done, nil, cli.Say(err, "%v after %s", err, blockdev.FormatSize(done+int64(n)))
 		}
-		if err := cp.writeChunk(ctx, h, cp.buf[:n], done); err != nil {
+		if err := cp.consumeChunk(ctx, h, cp.buf[:n], done); err != nil {
 			return done, nil, err
 		}
 		done += int64(n)
@@ -284,18 +308,18 @@ func (cp *copier) write(ctx context.Context, in io.Reader, limit int64, exact bo
 	}
 	if done == limit && !exact {
 		if n, _ := in.Read(cp.buf[:1]); n > 0 {
-			return done, nil, fmt.Errorf("the namespace is full after %s, and --input goes on; write a part of it with --length", blockdev.FormatSize(done))
+			return done, nil, fmt.Errorf("the namespace ends after %s, and --input goes on; %s a part of it with --length", blockdev.FormatSize(done), cp.use.verb)
 		}
 	}
 	return done, h.Sum(nil), nil
 }
 
-func (cp *copier) writeChunk(ctx context.Context, h hash.Hash, b []byte, at int64) error {
+func (cp *copier) consumeChunk(ctx context.Context, h hash.Hash, b []byte, at int64) error {
 	if block := cp.ns.BlockSize(); len(b)%block != 0 {
 		return fmt.Errorf("--input ends after %d bytes, which is not a multiple of the namespace's block, %d bytes", at+int64(len(b)), block)
 	}
 	h.Write(b)
-	if _, err := cp.ns.WriteAt(ctx, b, cp.offset+at); err != nil {
+	if err := cp.use.send(ctx, cp.ns, b, cp.offset+at); err != nil {
 		return err
 	}
 	cp.bar.add(len(b))

@@ -38,8 +38,8 @@ Flags are named as nvme-cli and fio name them.`,
   nvmeinit bench    -t rdma -a 127.0.0.1 --rw randread --bs 4k --iodepth 32 --runtime 10s`,
 		Version: version.Version,
 	}
-	root.AddCommand(newDiscover(), newConnect(), newConnectAll(), newList(), newRead(), newWrite(), newFlush(), newDiscard(),
-		newWriteZeroes(), newFormat(), newSanitize(), newBench(), newAdminPassthru(), newIOPassthru(), newShowHostNQN(), newGenHostNQN(),
+	root.AddCommand(newDiscover(), newConnect(), newConnectAll(), newList(), newRead(), newWrite(), newCompare(), newFlush(), newDiscard(),
+		newWriteZeroes(), newWriteUncor(), newVerify(), newCopy(), newFormat(), newSanitize(), newBench(), newAdminPassthru(), newIOPassthru(), newShowHostNQN(), newGenHostNQN(),
 		cli.NewGenKey(genKeyExample))
 	root.AddGroup(&cobra.Group{ID: pagesGroup, Title: "Commands for pages, logs and features of a target"})
 	for _, c := range []*cobra.Command{
