@@ -195,6 +195,8 @@ func TestLiveChangeRefused(t *testing.T) {
 		{[]string{"add-namespace", "-n", diskNQN, "--volume", "new.img", "--size", "1000"}, exitUsage, []string{"new.img", "take 4096"}},
 		{[]string{"add-namespace", "-n", diskNQN, "--volume", "mem:1MiB", "--block-size", "1000"}, exitUsage, []string{"add-namespace", "power of two"}},
 		{[]string{"add-namespace", "-n", diskNQN, "--volume", "mem:1MiB", "--io", "fast"}, exitUsage, []string{`"fast"`, "buffered"}},
+		{[]string{"add-namespace", "-n", diskNQN, "--volume", "mem:1MiB", "--nguid", "12"}, exitUsage, []string{`--nguid "12"`, "32 hexadecimal digits"}},
+		{[]string{"add-namespace", "-n", diskNQN, "--volume", "mem:1MiB", "--eui64", "0"}, exitUsage, []string{`--eui64 "0"`, "16 hexadecimal digits"}},
 		{[]string{"set-ana", "0", "optimized"}, exitUsage, []string{"set-ana", "group 0", "want 1 to"}},
 		{[]string{"add-namespace", "--volume", "mem:1MiB"}, exitUsage, []string{"2 subsystems", "-n NQN"}},
 		{[]string{"remove-namespace", "-n", diskNQN, "--nsid", "3"}, exitFailure, []string{"--nsid 3", "no such namespace"}},
@@ -261,7 +263,8 @@ func TestSaveConfiguration(t *testing.T) {
 	if out := c.change(t, "add-namespace", "-n", diskNQN, "--volume", "mem:1MiB"); out != "namespace 2\n" { // the lowest free one
 		t.Errorf("add-namespace says %q", out)
 	}
-	c.change(t, "add-namespace", "-n", testNQN, "--volume", "null:1GiB", "--uuid", "6e7f2a0e-8f5a-4d1c-9a43-1f8a4bb6a001")
+	c.change(t, "add-namespace", "-n", testNQN, "--volume", "null:1GiB", "--uuid", "6e7f2a0e-8f5a-4d1c-9a43-1f8a4bb6a001",
+		"--nguid", "ef90689c-6c46-d44c-89c1-4067801309a8", "--eui64", "0123456789abcdef")
 	want := c.change(t, "config")
 	c.change(t, "save")
 	c.stop(t)
@@ -271,6 +274,12 @@ func TestSaveConfiguration(t *testing.T) {
 	}
 	if out := c.must(t, cliTimeout, "tcp", "list", "-n", testNQN, "-q", oneHost); !strings.Contains(out, "6e7f2a0e-8f5a-4d1c-9a43-1f8a4bb6a001") {
 		t.Errorf("list shows\n%s", out)
+	}
+	out := c.must(t, cliTimeout, "rdma", "id-ns", "-n", testNQN, "-q", oneHost)
+	for _, id := range []string{"ef90689c6c46d44c89c14067801309a8", "0123456789abcdef"} {
+		if !strings.Contains(out, id) {
+			t.Errorf("id-ns doesn't show %s:\n%s", id, out)
+		}
 	}
 	// A socket left behind by a killed program doesn't matter.
 	c.kill()

@@ -50,7 +50,7 @@ func (x *ctl) newRemoveSubsystem() *cobra.Command {
 
 func (x *ctl) newAddNamespace() *cobra.Command {
 	var n config.Namespace
-	var id string
+	var ids namespaceIDs
 	c := &cobra.Command{
 		Use: "add-namespace", Short: "Export one more volume", Args: cli.NoArgs,
 		Long: `add-namespace exports a volume, and prints the namespace that it is. A path counts from where
@@ -66,17 +66,16 @@ the command runs, not from where the target does.`,
 	fl.BoolVar(&n.Preallocate, "preallocate", false, "reserve the space of a file that is created")
 	fl.StringVar(&n.IO, "io", "auto", "how a file is reached: "+cli.Or(config.IOModes))
 	cli.Offer(fl, "io", config.IOModes)
-	fl.StringVar(&id, "uuid", "", "`UUID` of the namespace (default derived)")
+	fl.StringVar(&ids.uuid, "uuid", "", "`UUID` of the namespace (default derived)")
+	fl.StringVar(&ids.nguid, "nguid", "", "`NGUID` of the namespace, 32 hexadecimal digits (default none)")
+	fl.StringVar(&ids.eui64, "eui64", "", "`EUI64` of the namespace, 16 hexadecimal digits (default none)")
 	fl.Uint32Var(&n.ANAGroup, "ana-group", 0, "ANA `group` of the namespace (default 1)")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		if n.Volume == "" {
 			return cli.Usage("nothing to export: give a --volume, as --volume disk.img --size 1GiB")
 		}
-		if id != "" {
-			n.UUID = new(config.UUID)
-			if err := n.UUID.UnmarshalText([]byte(id)); err != nil {
-				return cli.Usage("--uuid %w", err)
-			}
+		if err := ids.set(&n); err != nil {
+			return err
 		}
 		volume, err := absolute(n.Volume)
 		if err != nil {
@@ -99,6 +98,29 @@ the command runs, not from where the target does.`,
 		return err
 	}
 	return c
+}
+
+// namespaceIDs are the identifiers of a namespace, as the user gives them.
+type namespaceIDs struct{ uuid, nguid, eui64 string }
+
+// set gives a namespace the identifiers that there are.
+func (ids *namespaceIDs) set(n *config.Namespace) error {
+	for _, id := range []struct {
+		flag, text string
+		parse      func([]byte) error
+	}{
+		{"uuid", ids.uuid, func(b []byte) error { n.UUID = new(config.UUID); return n.UUID.UnmarshalText(b) }},
+		{"nguid", ids.nguid, func(b []byte) error { n.NGUID = new(config.NGUID); return n.NGUID.UnmarshalText(b) }},
+		{"eui64", ids.eui64, func(b []byte) error { n.EUI64 = new(config.EUI64); return n.EUI64.UnmarshalText(b) }},
+	} {
+		if id.text == "" {
+			continue
+		}
+		if err := id.parse([]byte(id.text)); err != nil {
+			return cli.Usage("--%s %w", id.flag, err)
+		}
+	}
+	return nil
 }
 
 func (x *ctl) newRemoveNamespace() *cobra.Command {

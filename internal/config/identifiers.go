@@ -47,7 +47,7 @@ func (n EUI64) MarshalText() ([]byte, error) { return []byte(hex.EncodeToString(
 func unmarshalHex(to, b []byte) error {
 	v, err := hex.DecodeString(strings.NewReplacer("-", "", ":", "", ".", "").Replace(string(b)))
 	if err != nil || len(v) != len(to) || strings.Trim(string(v), "\x00") == "" {
-		return fmt.Errorf("want %d hexadecimal digits, not all 0", 2*len(to))
+		return fmt.Errorf("%q: want %d hexadecimal digits, not all 0", b, 2*len(to))
 	}
 	copy(to, v)
 	return nil

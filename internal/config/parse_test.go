@@ -177,7 +177,7 @@ var wrongSubsystems = []mistake{
 	{good + "  - volume: mem:1MiB\n    block_size: 3\n", "f:6: subsystems[0].namespaces[1].block_size: "},
 	{good + "  - size: 1MiB\n", "f:5: subsystems[0].namespaces[1].volume: it is missing"},
 	{good + "  - volume: mem:1MiB\n    uuid: 5\n", `f:6: subsystems[0].namespaces[1].uuid: "5": want one as 6e7f2a0e-`},
-	{good + "  - volume: mem:1MiB\n    nguid: 55\n", "f:6: "},
+	{good + "  - volume: mem:1MiB\n    nguid: 55\n", `f:6: subsystems[0].namespaces[1].nguid: "55": want 32 hexadecimal digits`},
 	{good + "  - volume: mem:1MiB\n    eui64: \"0000000000000000\"\n", "f:6: "},
 	{good + "  - volume: mem:1MiB\n    ana_group: 129\n", "f:6: subsystems[0].namespaces[1].ana_group 129: want 1 to 128"},
 	{good + "ana:\n- {group: 0, state: optimized}\n", "f:6: ana[0].group 0: want 1 to 128"},
