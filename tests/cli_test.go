@@ -238,6 +238,27 @@ func TestInitiatorFlags(t *testing.T) {
 	})
 }
 
+// TestCompletions: shells are offered the words that an argument or a list takes.
+func TestCompletions(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		program, line string
+		want          string // with cobra's directive
+	}{
+		{"nvmetgt", "ctl set-ana ", ":4"},
+		{"nvmetgt", "ctl set-ana 1 ", "optimized non-optimized inaccessible persistent-loss change :4"},
+		{"nvmetgt", "ctl set-ana 1 optimized ", ":4"},
+		{"nvmeinit", "bench --compare ", "rdma tcp :6"},
+		{"nvmeinit", "bench --compare tcp,", "tcp,rdma tcp,tcp :6"},
+	} {
+		words := append([]string{"__completeNoDesc"}, strings.Split(c.line, " ")...)
+		r := start(t, nil, c.program, words...).result(t, cliTimeout)
+		if got := strings.Join(strings.Fields(r.stdout), " "); r.code != 0 || got != c.want {
+			t.Errorf("%s %s: %q, exit code %d, want %q", c.program, c.line, got, r.code, c.want)
+		}
+	}
+}
+
 // Files that can't be exported.
 func TestTargetFiles(t *testing.T) {
 	t.Parallel()

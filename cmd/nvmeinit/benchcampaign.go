@@ -39,6 +39,7 @@ var reportDepths = []int{1, 4, 16, 64}
 func (f *campaignFlags) add(c *cobra.Command) {
 	fl := cli.NewFlags()
 	fl.StringSliceVar(&f.compare, "compare", nil, "`PATHS` to run the same work over in turns, as rdma,tcp instead of -t, or with addresses, as tcp://127.0.0.1:4420")
+	cli.Offer(fl, "compare", cli.Transports())
 	fl.IntVar(&f.repeats, "repeats", 0, "`number` of times to run everything (default 5 with --compare, else 1)")
 	fl.IntSliceVar(&f.depths, "depths", nil, "`depths` to run everything at, as 1,4,16 (default --iodepth; with --report 1,4,16,64 too)")
 	fl.StringVar(&f.report, "report", "", "`FILE` to write a page with plots to, as HTML; it must not exist")

@@ -24,6 +24,12 @@ non-optimized, inaccessible, persistent-loss and change.`,
 			}
 			return nil
 		},
+		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+			if len(args) != 1 {
+				return nil, cobra.ShellCompDirectiveNoFileComp
+			}
+			return config.ANAStates, cobra.ShellCompDirectiveNoFileComp
+		},
 	}
 	c.Flags().StringVar(&at, "listen", "", "only at this `ENDPOINT`, as tcp://192.0.2.1:4420 (default everywhere)")
 	c.RunE = func(c *cobra.Command, args []string) error {

@@ -41,10 +41,24 @@ func completions(c *cobra.Command) {
 func completion(f *pflag.Flag) cobra.CompletionFunc {
 	name, _ := pflag.UnquoteUsage(f)
 	switch choices := f.Annotations[choicesKey]; {
+	case choices != nil && f.Value.Type() == "stringSlice":
+		return listCompletions(choices)
 	case choices != nil:
 		return cobra.FixedCompletions(choices, cobra.ShellCompDirectiveNoFileComp)
 	case f.Value.Type() == "bool" || slices.Contains(files, name):
 		return nil
 	}
 	return cobra.NoFileCompletions
+}
+
+// listCompletions completes the last of several choices with commas between.
+func listCompletions(choices []string) cobra.CompletionFunc {
+	return func(_ *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		before := typed[:strings.LastIndexByte(typed, ',')+1]
+		var lists []cobra.Completion
+		for _, choice := range choices {
+			lists = append(lists, before+choice)
+		}
+		return lists, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+	}
 }

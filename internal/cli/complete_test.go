@@ -20,6 +20,8 @@ func TestCompletions(t *testing.T) {
 		OutputFlag(show.Flags(), &format, JSONPlus)
 		show.Flags().StringP("transport", "t", "", "`TRANSPORT`: rdma or tcp")
 		Offer(show.Flags(), "transport", Transports())
+		show.Flags().StringSlice("compare", nil, "`PATHS`")
+		Offer(show.Flags(), "compare", Transports())
 		show.Flags().String("input", "", "`FILE` to read")
 		show.Flags().Int("depth", 0, "`number` of them")
 		show.Flags().Bool("verify", false, "check")
@@ -27,10 +29,12 @@ func TestCompletions(t *testing.T) {
 		root.AddCommand(show, &cobra.Command{Use: "check FILE", RunE: none})
 		return Parent(root)
 	}
-	const nothing, anyFile = ":4", ":0" // cobra.ShellCompDirectiveNoFileComp, …Default
+	const nothing, noSpace, anyFile = ":4", ":6", ":0" // cobra.ShellCompDirectiveNoFileComp, with …NoSpace, …Default
 	for line, want := range map[string]string{
 		"show -t ":              "rdma tcp " + nothing,
 		"show --output-format ": "normal json json+ " + nothing,
+		"show --compare ":       "rdma tcp " + noSpace,
+		"show --compare tcp,r":  "tcp,rdma tcp,tcp " + noSpace,
 		"show --input ":         anyFile,
 		"show --depth ":         nothing,
 		"show --verify ":        nothing,

@@ -19,6 +19,9 @@ type ANA struct {
 // ANAState is an ANA state, with the names of Linux's nvmet.
 type ANAState nvme.ANAState
 
+// ANAStates are the names of the states.
+var ANAStates = []string{"optimized", "non-optimized", "inaccessible", "persistent-loss", "change"}
+
 var anaStates = map[string]nvme.ANAState{
 	"optimized": nvme.ANAOptimized, "non-optimized": nvme.ANANonOptimized, "inaccessible": nvme.ANAInaccessible,
 	"persistent-loss": nvme.ANAPersistentLoss, "change": nvme.ANAChange,
@@ -28,7 +31,7 @@ var anaStates = map[string]nvme.ANAState{
 func (s *ANAState) UnmarshalText(b []byte) error {
 	v, ok := anaStates[string(b)]
 	if !ok {
-		return fmt.Errorf("%q: want optimized, non-optimized, inaccessible, persistent-loss or change", b)
+		return fmt.Errorf("%q: want %s", b, cli.Or(ANAStates))
 	}
 	*s = ANAState(v)
 	return nil
@@ -55,7 +58,7 @@ func (c *Config) checkANA() *FieldError {
 			return err
 		}
 		if a.State == 0 {
-			return field(at+"state", "", "it is missing: want optimized, non-optimized, inaccessible, persistent-loss or change")
+			return field(at+"state", "", "it is missing: want %s", cli.Or(ANAStates))
 		}
 		if a.Listen != nil && !slices.Contains(listen, *a.Listen) {
 			return field(at+"listen", a.Listen.String(), "the target doesn't listen there")
