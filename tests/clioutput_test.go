@@ -118,6 +118,34 @@ func TestJSON(t *testing.T) {
 	}
 }
 
+// TestHumanReadable: -H adds the parts of bit fields, but not to JSON.
+func TestHumanReadable(t *testing.T) {
+	t.Parallel()
+	tgt := startTarget(t, "--volume", "mem:4MiB")
+	for line, has := range map[string]string{
+		"id-ctrl":             "  [8:8]    : 0x1  Copy\n",
+		"id-ns":               "  [0:0]    : 0x1  Shared Namespace\n",
+		"smart-log":           ": 0x0  Reliability Degraded\n",
+		"show-regs":           "  [19:16]  : 0x6  I/O Submission Queue Entry Size, 2^n bytes\n",
+		"get-feature":         "feature: 0x0b\nname       : Asynchronous Event Configuration\n",
+		"get-feature -f 0x0b": "  [8:8]    : 0x1  Namespace Attribute Notices\n",
+	} {
+		verb, flags, _ := strings.Cut(line, " ")
+		show := func(more ...string) string {
+			return tgt.must(t, cliTimeout, "tcp", verb, append(args(flags), more...)...)
+		}
+		if out := show("-H"); !strings.Contains(out, has) {
+			t.Errorf("%s -H doesn't show %q:\n%s", line, has, out)
+		}
+		if out := show(); strings.Contains(out, has) {
+			t.Errorf("%s shows %q:\n%s", line, has, out)
+		}
+		if out := show("-H", "-o", "json"); !json.Valid([]byte(out)) || strings.Contains(out, ":8]") {
+			t.Errorf("%s -H -o json shows\n%s", line, out)
+		}
+	}
+}
+
 // hasField follows a path of names and indices separated by dots; "\." is a dot in a name.
 func hasField(v any, path string) bool {
 	const dot = "\x00"

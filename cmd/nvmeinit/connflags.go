@@ -28,6 +28,7 @@ type connFlags struct {
 	pcap                       string
 	timeout                    time.Duration
 	output                     cli.Format
+	decode                     bool // bit fields, for people
 	paths                      pathFlags
 	secrets                    secretFlags
 

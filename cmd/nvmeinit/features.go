@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"time"
 
@@ -21,6 +22,8 @@ type featureFlags struct {
 	sel   uint8
 	cdw11 uint32
 	value uint32
+
+	decode bool // its bit fields
 }
 
 // selects are nvme-cli's names for the values of a feature, by SEL.
@@ -34,9 +37,11 @@ func newGetFeature() *cobra.Command {
 values are those of a controller that was made for this connection, but for what belongs
 to a namespace.`,
 		example: "  nvmeinit get-feature -t rdma -a 127.0.0.1\n" +
-			"  nvmeinit get-feature -t rdma -a 127.0.0.1 --feature-id 0x07\n" +
+			"  nvmeinit get-feature -t rdma -a 127.0.0.1 --feature-id 0x07 -H\n" +
 			"  nvmeinit get-feature -t tcp -a 127.0.0.1 -f 0x84 --nsid 1 --sel 3 -o json",
+		bits: true,
 		run: func(c *cobra.Command, f *connFlags, s *session) error {
+			ff.decode = f.decode
 			if c.Flags().Changed("feature-id") {
 				fs, err := s.feature(c.Context(), &ff)
 				if err != nil {
@@ -122,6 +127,9 @@ func (s *session) feature(ctx context.Context, ff *featureFlags) ([]field, error
 		text := hex.EncodeToString(data)
 		fs = append(fs, field{"data", text, text})
 	}
+	if ff.decode && sel != nvme.SELSupported {
+		fs = append(fs, parts(featureBits[id], uint64(v))...)
+	}
 	return fs, nil
 }
 
@@ -155,6 +163,9 @@ func (s *session) allFeatures(c *cobra.Command, f *connFlags, ff *featureFlags) 
 	if f.output == cli.JSON {
 		return cli.PrintJSON(c.OutOrStdout(), all)
 	}
+	if f.decode {
+		return printEach(c.OutOrStdout(), all)
+	}
 	v := view{none: "no features"}
 	for _, one := range all {
 		fs := one.value.([]object)[0]
@@ -162,6 +173,17 @@ func (s *session) allFeatures(c *cobra.Command, f *connFlags, ff *featureFlags) 
 		v.rows = append(v.rows, object{{"fid", id, nil}, fs[0], {"value", fs[1].text, nil}, fs[2]})
 	}
 	return v.print(c.OutOrStdout(), f.output)
+}
+
+// printEach shows the fields of each feature, which don't fit in a table if they have parts.
+func printEach(w io.Writer, features object) error {
+	for _, one := range features {
+		fmt.Fprintln(w, one.name)
+		if err := printFields(w, cli.Normal, one.value.([]object)[0]); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // capabilities lists what can be done with a feature.

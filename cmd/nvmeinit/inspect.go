@@ -16,6 +16,7 @@ type inspection struct {
 	use, short, long, example string
 
 	silent bool // it prints nothing, so it needs no -o
+	bits   bool // it shows bit fields, so it has -H
 	// One of them: the latter is for a command that takes --nsid.
 	run     func(c *cobra.Command, f *connFlags, s *session) error
 	runOnNS func(c *cobra.Command, f *connFlags, ns *host.Namespace) error
@@ -46,6 +47,9 @@ func (i inspection) command() *cobra.Command {
 	if !i.silent {
 		f.addOutput(c)
 	}
+	if i.bits {
+		f.addDecode(c)
+	}
 	f.add(c, true)
 	return c
 }
@@ -58,9 +62,10 @@ func newIDCtrl() *cobra.Command {
 		use: "id-ctrl", short: "Show the Identify Controller page",
 		long: `id-ctrl shows what the controller says of itself: its names, its limits and what it
 can do, with the field names of the specification and of nvme-cli.`,
-		example: "  nvmeinit id-ctrl -t rdma -a 127.0.0.1\n  nvmeinit id-ctrl -t tcp -a 127.0.0.1 -o json",
+		example: "  nvmeinit id-ctrl -t rdma -a 127.0.0.1 -H\n  nvmeinit id-ctrl -t tcp -a 127.0.0.1 -o json",
+		bits:    true,
 		run: func(c *cobra.Command, f *connFlags, s *session) error {
-			return printFields(c.OutOrStdout(), f.output, controllerFields(s.Identify()))
+			return printFields(c.OutOrStdout(), f.output, f.decoded(controllerFields(s.Identify())))
 		},
 	}.command()
 }
@@ -70,9 +75,10 @@ func newIDNS() *cobra.Command {
 		use: "id-ns", short: "Show the Identify Namespace page of a namespace",
 		long: `id-ns shows the size, formats and abilities of a namespace, with the field names of
 the specification and of nvme-cli.`,
-		example: "  nvmeinit id-ns -t rdma -a 127.0.0.1 --nsid 1\n  nvmeinit id-ns -t tcp -a 127.0.0.1 --nsid 2 -o json",
+		example: "  nvmeinit id-ns -t rdma -a 127.0.0.1 --nsid 1 -H\n  nvmeinit id-ns -t tcp -a 127.0.0.1 --nsid 2 -o json",
+		bits:    true,
 		runOnNS: func(c *cobra.Command, f *connFlags, ns *host.Namespace) error {
-			return printFields(c.OutOrStdout(), f.output, namespaceFields(&ns.Identity))
+			return printFields(c.OutOrStdout(), f.output, f.decoded(namespaceFields(&ns.Identity)))
 		},
 	}.command()
 }

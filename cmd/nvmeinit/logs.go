@@ -32,15 +32,19 @@ func logCommand(use, short, long string, show func(c *cobra.Command, f *connFlag
 }
 
 func newSmartLog() *cobra.Command {
-	return logCommand("smart-log", "Show the SMART / health information log",
-		`smart-log shows what the controller counted: commands, data moved, errors, hours.`,
-		func(c *cobra.Command, f *connFlags, s *session) error {
+	return inspection{
+		use: "smart-log", short: "Show the SMART / health information log",
+		long:    `smart-log shows what the controller counted: commands, data moved, errors, hours.`,
+		example: "  nvmeinit smart-log -t rdma -a 127.0.0.1 -H\n  nvmeinit smart-log -t tcp -a 127.0.0.1 -o json",
+		bits:    true,
+		run: func(c *cobra.Command, f *connFlags, s *session) error {
 			log, err := s.SMART(c.Context())
 			if err != nil {
 				return err
 			}
-			return printFields(c.OutOrStdout(), f.output, smartFields(log))
-		})
+			return printFields(c.OutOrStdout(), f.output, f.decoded(smartFields(log)))
+		},
+	}.command()
 }
 
 func newANALog() *cobra.Command {

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -43,6 +44,13 @@ func TestPages(t *testing.T) {
 			}
 			golden(t, name+suffix, b.Bytes())
 		}
+		var b, asJSON bytes.Buffer
+		human := (&connFlags{decode: true}).decoded(fs)
+		if err := errors.Join(printFields(&b, cli.Normal, human), printFields(&asJSON, cli.JSON, human)); err != nil {
+			t.Fatal(err)
+		}
+		golden(t, name+"-human.txt", b.Bytes())
+		golden(t, name+".json", asJSON.Bytes())
 	}
 }
 

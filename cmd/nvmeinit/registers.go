@@ -16,7 +16,8 @@ func newShowRegs() *cobra.Command {
 		use: "show-regs", short: "Show the properties of the controller",
 		long: `show-regs shows the properties of the controller, which with PCIe are registers: its
 capabilities, version, configuration and status, as far as it has them over fabrics.`,
-		example: "  nvmeinit show-regs -t rdma -a 127.0.0.1\n  nvmeinit show-regs -t tcp -a 127.0.0.1 -o json",
+		example: "  nvmeinit show-regs -t rdma -a 127.0.0.1\n  nvmeinit show-regs -t tcp -a 127.0.0.1 -H",
+		bits:    true,
 		run: func(c *cobra.Command, f *connFlags, s *session) error {
 			var fs []field
 			for _, p := range []nvme.Property{nvme.PropCAP, nvme.PropVS, nvme.PropCC, nvme.PropCSTS, nvme.PropNSSR, nvme.PropCRTO} {
@@ -30,7 +31,7 @@ capabilities, version, configuration and status, as far as it has them over fabr
 					fs = append(fs, propertyField(p, v))
 				}
 			}
-			return printFields(c.OutOrStdout(), f.output, fs)
+			return printFields(c.OutOrStdout(), f.output, f.decoded(fs))
 		},
 	}.command()
 }
