@@ -230,10 +230,12 @@ func (j *job) prepare(io *IO, now int64) bool {
 		return false
 	case j.checking:
 		return j.prepareCheck(io)
+	case j.thinks(io):
+		return false
 	case j.rewrites(io):
 		j.rewrite(io)
 		return true
-	case j.thinks(), j.seek != nil && j.seek.over:
+	case j.seek != nil && j.seek.over:
 		return false
 	case j.task.spec.Fsync > 0 && j.dirty >= j.task.spec.Fsync:
 		j.dirty = 0

@@ -19,10 +19,10 @@ const (
 	thinkRest            // no operations begin while timer runs
 )
 
-// thinks reports whether a rest comes before the next operation. Called with mu held.
-func (j *job) thinks() bool {
+// thinks reports whether a rest comes before the next operation of io. Called with mu held.
+func (j *job) thinks(io *IO) bool {
 	s := j.task.spec
-	if s.ThinkTime == 0 || j.think.begun < max(s.ThinkIOs, 1) || j.left <= 0 || j.quota <= 0 {
+	if s.ThinkTime == 0 || j.think.begun < max(s.ThinkIOs, 1) || (j.left <= 0 || j.quota <= 0) && !j.rewrites(io) {
 		return false
 	}
 	if j.think.state == thinkNot {
@@ -49,6 +49,7 @@ func (j *job) wake() {
 		return
 	}
 	t.state, t.begun, t.filling = thinkNot, 0, true
+	j.rewritesFirst()
 	j.mu.Unlock()
 	j.fill()
 }

@@ -3,8 +3,10 @@ package loadgen
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -60,6 +62,8 @@ func TestTrimWrite(t *testing.T) {
 		{"the size of trims", func(s *Spec) { s.BS[Write], s.BS[Trim] = Fixed(4096), Fixed(65536) }, 16},
 		{"a rate", func(s *Spec) { s.RateIOPS, s.Runtime = [ops]int{0, 100, 100}, time.Second }, 100},
 		{"rests", func(s *Spec) { s.ThinkTime, s.ThinkIOs, s.NumberIOs = time.Millisecond, 3, 20 }, 20},
+		{"a rest after each", func(s *Spec) { s.ThinkTime, s.NumberIOs = time.Millisecond, 20 }, 20},
+		{"rests and flushes", func(s *Spec) { s.ThinkTime, s.ThinkIOs, s.Fsync, s.NumberIOs = time.Millisecond, 2, 3, 20 }, 20},
 		{"flushes", func(s *Spec) { s.Fsync, s.NumberIOs = 3, 20 }, 20},
 	} {
 		for _, rw := range []string{"trimwrite", "randtrimwrite"} {
@@ -87,6 +91,46 @@ func testTrimWrite(t *testing.T, rw string, change func(*Spec), want uint64) {
 	}
 	if len(d.trimmed) != 0 && s.Runtime == 0 {
 		t.Errorf("%d blocks were trimmed and not written", len(d.trimmed))
+	}
+}
+
+// TestTrimWriteInOrder: in which order, and when, a job trims, writes, flushes and rests. Rests come as with fio 3.33,
+// which counts a trim and its write as two operations, and may rest between them. fio doesn't flush in these patterns.
+func TestTrimWriteInOrder(t *testing.T) {
+	for name, c := range map[string]struct {
+		depth, thinkIOs, fsync, pairs int
+		want                          string
+	}{
+		"as fast as it goes":      {1, 0, 0, 2, "0 trim, 1 write, 2 trim, 3 write"},
+		"a rest after each":       {1, 1, 0, 2, "0 trim, 11 write, 22 trim, 33 write"},
+		"a rest after two":        {1, 2, 0, 3, "0 trim, 1 write, 12 trim, 13 write, 24 trim, 25 write"},
+		"a rest after three":      {1, 3, 0, 4, "0 trim, 1 write, 2 trim, 13 write, 14 trim, 15 write, 26 trim, 27 write"},
+		"at once":                 {2, 2, 0, 4, "0 trim, 0 trim, 11 write, 11 write, 22 trim, 22 trim, 33 write, 33 write"},
+		"deeper":                  {8, 2, 0, 4, "0 trim, 0 trim, 11 write, 11 write, 22 trim, 22 trim, 33 write, 33 write"},
+		"a flush":                 {1, 0, 2, 3, "0 trim, 1 write, 2 trim, 3 write, 4 sync, 5 trim, 6 write"},
+		"a flush, and rests":      {1, 2, 2, 3, "0 trim, 1 write, 12 trim, 13 write, 24 sync, 25 trim, 26 write"},
+		"a flush amid operations": {1, 3, 2, 3, "0 trim, 1 write, 2 trim, 13 write, 14 sync, 15 trim, 16 write"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var mu sync.Mutex
+				var got []string
+				began := time.Now()
+				s := spec("trimwrite")
+				s.IODepth, s.ThinkIOs, s.Fsync, s.NumberIOs = c.depth, c.thinkIOs, c.fsync, int64(c.pairs)
+				if c.thinkIOs > 0 {
+					s.ThinkTime = 10 * time.Millisecond
+				}
+				_, err := runOne(&fakeDevice{delay: time.Millisecond, seen: func(io *IO) {
+					mu.Lock()
+					defer mu.Unlock()
+					got = append(got, fmt.Sprint(time.Since(began).Milliseconds(), " ", io.Op))
+				}}, s)
+				if text := strings.Join(got, ", "); err != nil || text != c.want {
+					t.Errorf("%v: %s, want %s", err, text, c.want)
+				}
+			})
+		})
 	}
 }
 
