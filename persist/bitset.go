@@ -13,7 +13,7 @@ func newBitset(n int) *bitset {
 	s := &bitset{}
 	for {
 		n = (n + 63) / 64
-		s.levels = append(s.levels, make([]uint64, max(n, 1)))
+		s.levels = append(s.levels, make([]uint64, n))
 		if n <= 1 {
 			return s
 		}

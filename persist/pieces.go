@@ -37,7 +37,7 @@ func (s *slots) get() *slot {
 		s.all = append(s.all, x)
 		return x
 	}
-	s.free, x.next, x.n = x.next, nil, 0
+	s.free = x.next
 	return x
 }
 
@@ -110,9 +110,7 @@ func (s *slots) pieces(t uint64, xs []*extent) (p pieces) {
 		return pieces{slot: s.all[t-1]}
 	}
 	p.one[0].n = int(t >> entryBits & tokenCount)
-	if n := t & entryMask; n != 0 {
-		p.one[0].x, p.one[0].first = extentOf(xs, n)
-	}
+	p.one[0].x, p.one[0].first = extentOf(xs, t&entryMask)
 	return p
 }
 
@@ -121,5 +119,4 @@ func (s *slots) drop(p *pieces) {
 	if p.slot != nil {
 		s.put(p.slot)
 	}
-	*p = pieces{}
 }

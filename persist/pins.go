@@ -28,7 +28,7 @@ const (
 // newPins returns the pins of n blocks, all zero. Memory is allocated as it is used.
 func newPins(n int) (p pins, err error) {
 	words := (n + lanes - 1) / lanes
-	p.mem, err = unix.Mmap(-1, 0, max(words, 1)*8, unix.PROT_READ|unix.PROT_WRITE,
+	p.mem, err = unix.Mmap(-1, 0, words*8, unix.PROT_READ|unix.PROT_WRITE,
 		unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE)
 	if err != nil {
 		return pins{}, err
