@@ -269,6 +269,29 @@ func TestInPlaceSpares(t *testing.T) {
 			}
 		}
 	}
+	path, _ := filled(t)
+	if err := os.Truncate(path, headSize); err != nil {
+		t.Fatal(err)
+	}
+	if v, err := inPlace(path, blockdev.Options{}); !errors.Is(err, blockdev.ErrInvalid) {
+		t.Errorf("cut behind the superblocks: %v", err)
+		if err == nil {
+			mustClose(t, v)
+		}
+	}
+}
+
+// TestInPlaceSmall: a file that is too small for a superblock can be used in place.
+func TestInPlaceSmall(t *testing.T) {
+	path := filepath.Join(shm(t), "v")
+	if err := os.WriteFile(path, make([]byte, 512), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	v, err := inPlace(path, blockdev.Options{BlockSize: 512})
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustClose(t, v)
 }
 
 // tryOpen opens a volume, and closes it.

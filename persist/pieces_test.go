@@ -102,6 +102,23 @@ func TestLongPiece(t *testing.T) {
 	if v.free != all {
 		t.Errorf("%d blocks of %d are free in the end", v.free, all)
 	}
+
+	// A block behind a long run of zeroes.
+	const last = (n - 1) * block
+	if err := c.Write(make([]byte, block), last, false); err != nil {
+		t.Fatal(err)
+	}
+	if _, view, err = v.View(nil, 0, n*block); err != nil {
+		t.Fatal(err)
+	}
+	err = c.Do(blockdev.Request{Op: blockdev.OpDiscard, Offset: last, Length: block})
+	if err != nil || v.free != all-1 {
+		t.Errorf("%d blocks of %d are free during a view of one, %v", v.free, all, err)
+	}
+	v.Release(view)
+	if v.free != all {
+		t.Errorf("%d blocks of %d are free when it has ended", v.free, all)
+	}
 	mustClose(t, v)
 }
 

@@ -68,6 +68,16 @@ func TestPins(t *testing.T) {
 	}
 }
 
+// TestPinsLast: the last of any number of blocks can have views.
+func TestPinsLast(t *testing.T) {
+	for n := 1; n <= 2*lanes+1; n++ {
+		p := somePins(t, n)
+		if !p.pin(n-1, 1) || p.unpin(n-1, 1) != 0 || p.retire(n-1, 1) != 1 {
+			t.Errorf("the last of %d blocks", n)
+		}
+	}
+}
+
 // TestPinsMost: a block can have this many views and no more, and its neighbours aren't affected.
 func TestPinsMost(t *testing.T) {
 	p := somePins(t, lanes)

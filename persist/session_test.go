@@ -3,6 +3,7 @@ package persist
 import (
 	"bytes"
 	"errors"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -325,6 +326,44 @@ func wantBlocks(t *testing.T, path string, o blockdev.Options, lost int) {
 		if i == lost && !errors.Is(err, blockdev.ErrMedium) || i != lost && (err != nil || !bytes.Equal(got, block(i+1))) {
 			t.Errorf("block %d: %v, %d…", i, err, got[0])
 		}
+	}
+}
+
+// TestSessionNotRecorded: a volume isn't opened if its superblock can't say where the working maps are valid. If this
+// program were killed, the next one would ignore what it wrote.
+func TestSessionNotRecorded(t *testing.T) {
+	if os.Getpagesize() > superSize {
+		t.Skip("the copies of the superblock share a page here")
+	}
+	path, _ := filled(t)
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	size, err := f.Seek(0, io.SeekEnd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := mapFile(f, size, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m.ram || m.dax {
+		t.Skip("no working maps here")
+	}
+	s, _ := readSuper(m)
+	next := m.mem[(s.generation+1)%superCopies*superSize:][:superSize]
+	if err := unix.Mprotect(next, unix.PROT_READ); err != nil {
+		t.Fatal(err)
+	}
+	v, err := openMapped(m, path, blockdev.Options{}, false, nil)
+	if !errors.Is(err, errFault) {
+		t.Errorf("opened: %v", err)
+	}
+	if err == nil {
+		mustClose(t, v)
+	} else if err := m.close(); err != nil {
+		t.Error(err)
 	}
 }
 
