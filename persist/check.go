@@ -140,7 +140,7 @@ func (v *atomicVolume) giveUp(damage []Damage) (err error) {
 	for _, d := range damage {
 		x, i, _ := lookup(xs, d.Block, 1)
 		e := native(x.table[i])
-		if b, err := v.place(xs, d.Block, e); err == nil && b.x != nil || v.isDisputed(d.Block, e) {
+		if b, _ := v.place(xs, d.Block, e); b.x != nil || v.isDisputed(d.Block, e) {
 			shared[e&entryMask] = true
 		}
 	}

@@ -86,8 +86,8 @@ func (b blocks) number(i int) uint64 {
 // extentOf finds the extent whose data contains block p of the file, and the block's number in it.
 func extentOf(xs []*extent, p uint64) (*extent, int) {
 	for _, x := range xs {
-		if p >= x.from && p-x.from < x.rec.dataBlocks {
-			return x, int(p - x.from)
+		if i := p - x.from; i < x.rec.dataBlocks {
+			return x, int(i)
 		}
 	}
 	return nil, 0
