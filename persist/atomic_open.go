@@ -49,13 +49,18 @@ func openFound(path string, o blockdev.Options, fresh bool) (blockdev.Volume, er
 	if err != nil {
 		undo()
 		_ = m.close()
-		var op *blockdev.OpError
-		if !errors.As(err, &op) {
-			err = blockdev.OpenError(path, blockdev.KindOf(err), err)
-		}
-		return nil, err
+		return nil, openError(path, err)
 	}
 	return v, nil
+}
+
+// openError returns what a system error, or nil, means for opening a volume. Other errors have their kind already.
+func openError(path string, err error) error {
+	var op *blockdev.OpError
+	if err == nil || errors.As(err, &op) {
+		return err
+	}
+	return blockdev.OpenError(path, blockdev.KindOf(err), err)
 }
 
 // openMapped returns the volume of a mapping, whose file is to be formatted if fresh.
@@ -68,16 +73,14 @@ func openMapped(m *mapping, path string, o blockdev.Options, fresh bool, lines *
 				return nil, err
 			}
 		}
-		if err := format(m, newID(), uint64(o.Size/int64(block)), block, lines); err != nil {
+		rec := layOut(0, headSize, uint64(o.Size/int64(block)), block, m.cached())
+		if err := format(m, newID(), rec, block, lines); err != nil {
 			return nil, err
 		}
 	}
-	s, err := usableSuper(m, path)
-	switch {
-	case errors.Is(err, errFault):
-		return nil, err
-	case err != nil:
-		return nil, blockdev.OpenError(path, blockdev.ErrInvalid, err)
+	s, errs := readSuper(m)
+	if s == nil {
+		return nil, unusable(m, path, errs)
 	}
 	if o.BlockSize != 0 && o.BlockSize != s.blockSize {
 		return nil, blockdev.OpenError(path, blockdev.ErrInvalid,
@@ -102,20 +105,20 @@ func openMapped(m *mapping, path string, o blockdev.Options, fresh bool, lines *
 	return v, nil
 }
 
-// usableSuper reads the superblock; if there is none, the error says what to do.
-func usableSuper(m *mapping, path string) (*superblock, error) {
-	s, errs := readSuper(m)
-	if s != nil {
-		return s, nil
+// unusable returns why a file can't be opened neither of whose copies of the superblock counts, and what to do.
+func unusable(m *mapping, path string, errs [superCopies]error) error {
+	why := fmt.Errorf("%w: pmem:%s,mode=inplace uses it as it is; nvmetgt pmem format %s makes it a volume, and what it holds is lost",
+		ErrNoVolume, path, path)
+	if err := blockdev.CheckSize(int64(len(m.mem)), blockdev.MinBlockSize); err != nil {
+		why = fmt.Errorf("%w, and can't be made one: %w", ErrNoVolume, err)
 	}
 	for _, err := range errs {
+		if errors.Is(err, errFault) {
+			return err
+		}
 		if err != nil && !errors.Is(err, ErrNoVolume) {
-			return nil, err
+			why = err
 		}
 	}
-	if err := blockdev.CheckSize(int64(len(m.mem)), blockdev.MinBlockSize); err != nil {
-		return nil, fmt.Errorf("%w, and can't be made one: %w", ErrNoVolume, err)
-	}
-	return nil, fmt.Errorf("%w: pmem:%s,mode=inplace uses it as it is; nvmetgt pmem format %s makes it a volume, and what it holds is lost",
-		ErrNoVolume, path, path)
+	return blockdev.OpenError(path, blockdev.ErrInvalid, why)
 }

@@ -55,8 +55,8 @@ func Check(path string, repair bool) (*Report, error) {
 		return nil, blockdev.OpenError(path, mapKind(err), err)
 	}
 	r, err := checkMapped(m, path, repair)
-	if err = errors.Join(err, m.close()); err != nil {
-		return nil, blockdev.OpenError(path, blockdev.KindOf(err), err)
+	if err = openError(path, errors.Join(err, m.close())); err != nil {
+		return nil, err
 	}
 	return r, nil
 }
@@ -64,8 +64,7 @@ func Check(path string, repair bool) (*Report, error) {
 func checkMapped(m *mapping, path string, repair bool) (*Report, error) {
 	s, errs := readSuper(m)
 	if s == nil {
-		_, err := usableSuper(m, path)
-		return nil, err
+		return nil, unusable(m, path, errs)
 	}
 	open, err := s.session.isOpen(m.file)
 	if err != nil {

@@ -113,7 +113,7 @@ func TestCheckClean(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, err := range []error{second(Check(raw, false)), second(Open(raw, blockdev.Options{}))} {
-			if !errors.Is(err, ErrNoVolume) || !strings.Contains(err.Error(), says) {
+			if !errors.Is(err, ErrNoVolume) || !errors.Is(err, blockdev.ErrInvalid) || !strings.Contains(err.Error(), says) {
 				t.Errorf("of a file of %d bytes that holds none: %v", size, err)
 			}
 		}
@@ -409,8 +409,13 @@ func TestFormat(t *testing.T) {
 	if _, err := Open(path, blockdev.Options{}); err == nil || !strings.Contains(err.Error(), "cut") {
 		t.Errorf("opened what was cut: %v", err)
 	}
-	if err := Format(path, 0); err == nil || !strings.Contains(err.Error(), "too small") {
-		t.Errorf("formatted 1 MiB: %v", err)
+	for _, size := range []int64{mib, headSize + minSpare} { // the latter has no room for a block beyond the spare ones
+		if err := os.Truncate(path, size); err != nil {
+			t.Fatal(err)
+		}
+		if err := Format(path, 0); !errors.Is(err, blockdev.ErrInvalid) || !strings.Contains(err.Error(), "too small") {
+			t.Errorf("formatted %d bytes: %v", size, err)
+		}
 	}
 }
 

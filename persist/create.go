@@ -23,22 +23,17 @@ func Format(path string, blockSize int) error {
 		f.Close()
 		return blockdev.OpenError(path, mapKind(err), err)
 	}
-	err = format(m, newID(), 0, o.BlockSizeOr(blockdev.DefaultBlockSize), flusher())
-	if err = errors.Join(err, m.close()); err != nil {
-		return blockdev.OpenError(path, blockdev.KindOf(err), err)
+	block := o.BlockSizeOr(blockdev.DefaultBlockSize)
+	if rec, ok := fit(0, headSize, uint64(size), block, m.cached()); ok {
+		err = format(m, newID(), rec, block, flusher())
+	} else {
+		err = blockdev.OpenError(path, blockdev.ErrInvalid, errors.New("it is too small: a volume needs 5 MiB and more"))
 	}
-	return nil
+	return openError(path, errors.Join(err, m.close()))
 }
 
-// format makes a file an empty volume of the given number of blocks of blockSize, or, if that is 0, of as many as fit.
-func format(m *mapping, id [16]byte, blocks uint64, blockSize int, lines *lineFlusher) error {
-	rec, ok := fit(0, headSize, uint64(len(m.mem)), blockSize, m.cached())
-	if blocks != 0 {
-		rec, ok = layOut(0, headSize, blocks, blockSize, m.cached()), true
-	}
-	if !ok || rec.end(blockSize) > uint64(len(m.mem)) {
-		return errors.New("it is too small: a volume needs 5 MiB and more")
-	}
+// format makes a file an empty volume of one extent.
+func format(m *mapping, id [16]byte, rec extentRecord, blockSize int, lines *lineFlusher) error {
 	s := &superblock{generation: 1, blockSize: blockSize, id: id, extents: []extentRecord{rec}}
 	if err := m.clear(m.mem[:rec.dataOff], 0); err != nil {
 		return err
