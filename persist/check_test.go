@@ -409,7 +409,7 @@ func TestFormat(t *testing.T) {
 	if _, err := Open(path, blockdev.Options{}); err == nil || !strings.Contains(err.Error(), "cut") {
 		t.Errorf("opened what was cut: %v", err)
 	}
-	for _, size := range []int64{mib, headSize + minSpare} { // the latter has no room for a block beyond the spare ones
+	for _, size := range []int64{4096, mib, headSize + minSpare} { // the last has no room for a block beyond the spare ones
 		if err := os.Truncate(path, size); err != nil {
 			t.Fatal(err)
 		}

@@ -107,12 +107,7 @@ func (s *superblock) blocks() (n uint64) {
 }
 
 // end returns the first byte of the file beyond all extents.
-func (s *superblock) end() uint64 {
-	if n := len(s.extents); n > 0 {
-		return s.extents[n-1].end(s.blockSize)
-	}
-	return headSize
-}
+func (s *superblock) end() uint64 { return s.extents[len(s.extents)-1].end(s.blockSize) }
 
 // encode returns the superblock as it is stored, superSize bytes.
 func (s *superblock) encode() []byte {
@@ -170,7 +165,7 @@ func parseSuper(b []byte) (*superblock, error) {
 	return s, nil
 }
 
-// check reports whether the extents make sense in a file of size bytes.
+// check reports whether the extents make sense in a file of size bytes. As it is mapped, entries can name all its blocks.
 func (s *superblock) check(size uint64) error {
 	bs := uint64(s.blockSize)
 	if bs < blockdev.MinBlockSize || bs > blockdev.MaxBlockSize || bits.OnesCount64(bs) != 1 {
@@ -180,10 +175,9 @@ func (s *superblock) check(size uint64) error {
 	end := uint64(headSize)
 	for i := range s.extents {
 		x := &s.extents[i]
-		const most = 1 << 47 // all that an entry can name, and small enough for sums not to overflow
 		switch {
-		case x.first != first || x.blocks == 0 || x.blocks > most || x.dataBlocks > most || x.dataBlocks < x.blocks,
-			x.tableOff < end || x.workOff < x.tableOff || x.dataOff < x.workOff || x.dataOff > most,
+		case x.first != first || x.blocks == 0 || x.dataBlocks < x.blocks,
+			x.tableOff < end || x.workOff < x.tableOff || x.dataOff < x.workOff,
 			x.tableOff%areaAlign+x.workOff%areaAlign+x.dataOff%max(areaAlign, bs) != 0,
 			x.workOff-x.tableOff < x.tableBytes() || x.dataOff-x.workOff < x.tableBytes():
 			return fmt.Errorf("extent %d of the superblock makes no sense: %+v", i, *x)

@@ -89,24 +89,77 @@ func TestEntryGolden(t *testing.T) {
 // TestSuperCheck refuses impossible extents.
 func TestSuperCheck(t *testing.T) {
 	for name, spoil := range map[string]func(*superblock){
-		"block size":     func(s *superblock) { s.blockSize = 1000 },
-		"small blocks":   func(s *superblock) { s.blockSize = 256 },
-		"no blocks":      func(s *superblock) { s.extents[1].blocks = 0 },
-		"gap":            func(s *superblock) { s.extents[1].first++ },
-		"overlap":        func(s *superblock) { s.extents[1].tableOff = s.extents[0].dataOff },
-		"map in head":    func(s *superblock) { s.extents[0].tableOff = 4096 },
-		"small map":      func(s *superblock) { s.extents[0].workOff = s.extents[0].tableOff + 4096 },
-		"small work map": func(s *superblock) { s.extents[0].dataOff = s.extents[0].workOff + 4096 },
-		"unaligned":      func(s *superblock) { s.extents[1].dataOff += 512 },
-		"no spare":       func(s *superblock) { s.extents[1].dataBlocks = s.extents[1].blocks - 1 },
-		"cut":            func(s *superblock) { s.extents[1].dataBlocks = 1 << 20 },
-		"huge":           func(s *superblock) { s.extents[1].dataBlocks = 1 << 62 },
-		"far":            func(s *superblock) { s.extents[1].dataOff = 1<<64 - 4096 },
+		"block size":   func(s *superblock) { s.blockSize = 1000 },
+		"small blocks": func(s *superblock) { s.blockSize = 256 },
+		"no blocks":    func(s *superblock) { s.extents[1].blocks = 0 },
+		"large blocks": func(s *superblock) {
+			s.blockSize, s.extents = 128<<10, []extentRecord{layOut(0, headSize, 10, 128<<10, false)}
+		},
+		"gap":                  func(s *superblock) { s.extents[1].first++ },
+		"overlap":              func(s *superblock) { s.extents[1].tableOff = s.extents[0].dataOff },
+		"map in head":          func(s *superblock) { s.extents[0].tableOff = 4096 },
+		"small map":            func(s *superblock) { s.extents[0].workOff = s.extents[0].tableOff + 4096 },
+		"small work map":       func(s *superblock) { s.extents[0].dataOff = s.extents[0].workOff + 4096 },
+		"work map over blocks": func(s *superblock) { s.extents[1].workOff = s.extents[0].dataOff },
+		"blocks over maps":     func(s *superblock) { s.extents[1].dataOff = s.extents[1].tableOff },
+		"unaligned":            func(s *superblock) { s.extents[1].dataOff += 512 },
+		"no spare":             func(s *superblock) { s.extents[1].dataBlocks = s.extents[1].blocks - 1 },
+		"cut":                  func(s *superblock) { s.extents[1].dataBlocks = 1 << 20 },
+		"huge":                 func(s *superblock) { s.extents[1].dataBlocks = 1 << 62 },
+		"far":                  func(s *superblock) { s.extents[1].dataOff = 1<<64 - 4096 },
 	} {
 		s := testSuper()
 		spoil(s)
 		if err := s.check(32 << 20); err == nil {
 			t.Errorf("%s: accepted", name)
+		}
+	}
+	s := testSuper()
+	s.extents[0].dataBlocks = s.extents[0].blocks
+	if err := s.check(32 << 20); err != nil {
+		t.Errorf("without spare blocks: %v", err)
+	}
+}
+
+// TestExtentsMost: a superblock has 1 to 64 extents.
+func TestExtentsMost(t *testing.T) {
+	for n, valid := range map[byte]bool{0: false, 1: true, maxExtents: true, maxExtents + 1: false, 200: false} {
+		b := testSuper().encode()
+		b[offExtents] = n
+		setSum(b)
+		if _, err := parseSuper(b); (err == nil) != valid {
+			t.Errorf("%d extents: %v", n, err)
+		}
+	}
+}
+
+// TestSpare: a volume has as many spare blocks as docs/pmem.md says.
+func TestSpare(t *testing.T) {
+	const gib = 1 << 30
+	for _, bs := range []int{512, 4096} {
+		for _, x := range []struct{ size, spare, spareCached, spareLater, spareLaterCached uint64 }{
+			{mib, 4 * mib, 4 * mib, mib / 32, mib},
+			{32 * mib, 4 * mib, 40 * mib, mib, 32 * mib},
+			{256 * mib, 8 * mib, 272 * mib, 8 * mib, 256 * mib},
+			{gib, 32 * mib, gib + 16*mib, 32 * mib, gib},
+			{16 * gib, 512 * mib, gib + 16*mib, 512 * mib, gib},
+			{64 * gib, gib, gib + 16*mib, gib, gib},
+		} {
+			for _, y := range []struct {
+				first  uint64
+				cached bool
+				want   uint64
+			}{{0, false, x.spare}, {0, true, x.spareCached}, {1, false, x.spareLater}, {1, true, x.spareLaterCached}} {
+				n := x.size / uint64(bs)
+				rec := layOut(y.first, headSize, n, bs, y.cached)
+				if got := (rec.dataBlocks - n) * uint64(bs); rec.blocks != n || got != y.want/uint64(bs)*uint64(bs) {
+					t.Errorf("%d bytes in blocks of %d from %d on, in a page cache %v: %d bytes of spare blocks, want %d",
+						x.size, bs, y.first, y.cached, got, y.want)
+				}
+				if huge := uint64(2 * mib); x.size >= 64*mib && rec.dataOff%huge != 0 {
+					t.Errorf("%d bytes in blocks of %d: they begin at byte %d, amid a large page", x.size, bs, rec.dataOff)
+				}
+			}
 		}
 	}
 }
@@ -147,6 +200,9 @@ func TestFit(t *testing.T) {
 				t.Fatalf("%d bytes with blocks of %d: one fits", size, bs)
 			}
 			continue
+		}
+		if same, ok := fit(0, off, x.end(bs), bs, cached); !ok || same != x {
+			t.Fatalf("in exactly the space of %d blocks of %d fit %d", x.blocks, bs, same.blocks)
 		}
 		next := layOut(0, off, x.blocks+1, bs, cached)
 		if x.end(bs) > off+size || next.end(bs) <= off+size {
