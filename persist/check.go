@@ -120,10 +120,8 @@ func (v *atomicVolume) repair(r *Report) error {
 		}
 	}
 	if len(r.Supers) > 0 {
-		for range superCopies {
-			if err := v.writeSuper(v.super); err != nil {
-				return err
-			}
+		if err := v.writeSuper(v.super); err != nil { // over the damaged one
+			return err
 		}
 	}
 	return errors.Join(v.m.sync(), v.m.syncFile())

@@ -97,8 +97,15 @@ func TestCheckClean(t *testing.T) {
 	if r.Spare <= 0 || r.Overhead <= 0 || r.Size+r.Spare+r.Overhead != r.FileSize {
 		t.Errorf("%d bytes, %d spare, and %d of overhead aren't the file's %d", r.Size, r.Spare, r.Overhead, r.FileSize)
 	}
+	before, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
 	if r = mustCheck(t, path, true); !r.Clean() || r.Repaired {
 		t.Errorf("repair of what is whole: %+v", r)
+	}
+	if after, err := os.ReadFile(path); err != nil || !bytes.Equal(after, before) {
+		t.Errorf("repair of what is whole changed it: %v", err)
 	}
 	v := mustOpen(t, path, blockdev.Options{})
 	if _, err := Check(path, false); !errors.Is(err, blockdev.ErrBusy) {
@@ -136,6 +143,11 @@ func TestRepairEntry(t *testing.T) {
 			return s.sealed(2, binary.LittleEndian.Uint64(table[5*entrySize:])&entryMask) ^ 1<<entryBits
 		}, 1},
 		{"no block", func(s *superblock, _ []byte) uint64 { return s.sealed(2, 1) }, 1},
+		{"behind the last block", func(s *superblock, _ []byte) uint64 {
+			return s.sealed(2, s.extents[0].dataOff/4096+s.extents[0].dataBlocks)
+		}, 1},
+		// As if a repair had been cut short; all entries that were never written are 0.
+		{"disputed 0", func(s *superblock, _ []byte) uint64 { return ^entryCheck(s.salt(), 2, 0) << entryBits }, 1},
 		{"shared", func(s *superblock, table []byte) uint64 { // with block 5, by an entry that is right by itself
 			return s.sealed(2, binary.LittleEndian.Uint64(table[5*entrySize:])&entryMask)
 		}, 2},
@@ -373,10 +385,19 @@ func growClosed(t *testing.T, path string, all []byte) {
 	if err := volumetest.NewClient(v).Read(got[:mib], int64(len(all))); err != nil || !bytes.Equal(got[:mib], make([]byte, mib)) {
 		t.Errorf("what was added isn't zero: %v", err)
 	}
+	last := v.Info().Size - 4096
+	if err := volumetest.NewClient(v).Write(block(9), last, false); err != nil {
+		t.Fatal(err)
+	}
 	mustClose(t, v)
 	if r := mustCheck(t, path, false); !r.Clean() || r.Extents != 3 {
 		t.Errorf("%+v", r)
 	}
+	v = mustOpen(t, path, blockdev.Options{})
+	if err := volumetest.NewClient(v).Read(got[:4096], last); err != nil || !bytes.Equal(got[:4096], block(9)) {
+		t.Errorf("the last block that was added, when it is opened again: %v", err)
+	}
+	mustClose(t, v)
 }
 
 // TestFormat makes an existing file a volume.

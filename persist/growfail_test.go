@@ -48,6 +48,27 @@ func TestGrowthIsTold(t *testing.T) {
 	}
 }
 
+// TestGrowthNotDurable: a volume doesn't have what it grew by if that has maps which the system couldn't make durable.
+func TestGrowthNotDurable(t *testing.T) {
+	if !sandbox.Inside(t) {
+		return
+	}
+	path, _ := filled(t)
+	v := mustOpen(t, path, blockdev.Options{})
+	lengthen(t, path, 8*mib)
+	failed := sandbox.FailOnce(t, unix.SYS_FDATASYNC, unix.EIO)
+	if err := v.Refresh(); !failed() || !errors.Is(err, unix.EIO) {
+		t.Errorf("growing: %v; refused: %v", err, failed())
+	}
+	if n := v.Info().Size; n != 4*mib {
+		t.Errorf("it has %d bytes", n)
+	}
+	v.Close()
+	if r := mustCheck(t, path, false); r.Extents != 1 {
+		t.Errorf("it has %d extents", r.Extents)
+	}
+}
+
 // TestGrowthNamedOnce: if only one of the superblock's copies could be written the volume doesn't have what it grew by,
 // and grows the next time.
 func TestGrowthNamedOnce(t *testing.T) {

@@ -20,9 +20,6 @@ const streamFrom = 4096
 
 // persist makes the bytes of b durable.
 func (f *lineFlusher) persist(b []byte) {
-	if len(b) == 0 {
-		return
-	}
 	f.writeBack(b)
 	f.fence()
 }

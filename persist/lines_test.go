@@ -142,6 +142,19 @@ func TestStore(t *testing.T) {
 	}
 }
 
+// TestStoreDurable: whatever the alignment of a store, exactly its lines are durable after the fence.
+func TestStoreDurable(t *testing.T) {
+	mem, src := mapped(t, 64<<10), make([]byte, 16<<10)
+	l := &flushed{base: uintptr(unsafe.Pointer(unsafe.SliceData(mem)))}
+	f := l.flusher()
+	for range 2000 {
+		to, n := rand.IntN(4096), 1+rand.IntN(len(src))
+		f.store(mem[to:to+n], src[:n])
+		f.fence()
+		l.expect(t, fmt.Sprintf("%d bytes at %d", n, to), int64(to), int64(n))
+	}
+}
+
 func notZero(r rune) bool { return r != 0 }
 
 func BenchmarkPersist(b *testing.B) {

@@ -2,7 +2,9 @@ package persist
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -315,6 +317,61 @@ func unflushed(t *testing.T) (path string, s superblock) {
 	return path, s
 }
 
+// TestKilledAndDamaged: a repair carries over what a killed program wrote, and also rewrites the other copy of the
+// superblock.
+func TestKilledAndDamaged(t *testing.T) {
+	path, s := unflushed(t)
+	patch(t, path, int64((s.generation+1)%superCopies*superSize), make([]byte, superSize))
+	if r := mustCheck(t, path, false); !r.Open || len(r.Supers) != 1 || r.Used != 8 {
+		t.Errorf("check: %+v", r)
+	}
+	if r := mustCheck(t, path, true); !r.Repaired {
+		t.Errorf("repair: %+v", r)
+	}
+	if r := mustCheck(t, path, false); !r.Clean() || r.Open || r.Used != 8 {
+		t.Errorf("after the repair: %+v", r)
+	}
+	wantBlocks(t, path, blockdev.Options{}, -1)
+}
+
+// TestKilledRepaired: a repair of a volume in which nothing is damaged carries over what a killed program wrote.
+func TestKilledRepaired(t *testing.T) {
+	path, _ := unflushed(t)
+	if r := mustCheck(t, path, true); !r.Repaired {
+		t.Errorf("repair: %+v", r)
+	}
+	if r := mustCheck(t, path, false); !r.Clean() || r.Open || r.Used != 8 {
+		t.Errorf("after the repair: %+v", r)
+	}
+	wantBlocks(t, path, blockdev.Options{}, -1)
+}
+
+// TestRepairNotDurable: a repair reports if the system can't make a part of it durable.
+func TestRepairNotDurable(t *testing.T) {
+	for call, times := range map[uint32]int{unix.SYS_MSYNC: 8, unix.SYS_FDATASYNC: 1} {
+		for before := range times {
+			t.Run(fmt.Sprintf("call %d after %d", call, before), func(t *testing.T) {
+				if !sandbox.Inside(t) {
+					return
+				}
+				path, s := unflushed(t)
+				table := int64(s.extents[0].workOff)
+				file, err := os.ReadFile(path)
+				if err != nil {
+					t.Fatal(err)
+				}
+				of5 := binary.LittleEndian.Uint64(file[table+5*entrySize:]) & entryMask
+				patch(t, path, table+2*entrySize, binary.LittleEndian.AppendUint64(nil, s.sealed(2, of5)))
+				patch(t, path, int64((s.generation+1)%superCopies*superSize), make([]byte, superSize))
+				failed := sandbox.FailLater(t, call, unix.EIO, before)
+				if _, err = Check(path, true); errors.Is(err, unix.EIO) != failed() {
+					t.Errorf("repair: %v; refused: %v", err, failed())
+				}
+			})
+		}
+	}
+}
+
 // wantBlocks wants what unflushed wrote, except for one lost block.
 func wantBlocks(t *testing.T, path string, o blockdev.Options, lost int) {
 	t.Helper()
@@ -390,11 +447,15 @@ func TestNoDescriptor(t *testing.T) {
 		t.Fatal(err)
 	}
 	few, err := Open(path, blockdev.Options{})
+	_, checkErr := Check(path, true)
 	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &was); err != nil {
 		t.Fatal(err)
 	}
 	if !errors.Is(err, unix.EMFILE) {
 		t.Errorf("opened without descriptors: %v", err)
+	}
+	if !errors.Is(checkErr, unix.EMFILE) {
+		t.Errorf("repaired without descriptors: %v", checkErr)
 	}
 	if err == nil {
 		mustClose(t, few)
