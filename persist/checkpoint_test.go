@@ -127,6 +127,57 @@ func TestOldChangesOfSlowDisk(t *testing.T) {
 	})
 }
 
+// TestCheckpointFrees: a flush frees every block that was replaced, or discarded, since the one before.
+func TestCheckpointFrees(t *testing.T) {
+	const n = 256
+	v, _ := cachedVolume(t, n)
+	defer end(t, v)
+	c, all := volumetest.NewClient(v), v.free
+	for range 3 {
+		for i := range int64(n) {
+			if err := c.Write(make([]byte, 512), i*512, false); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := c.Flush(); err != nil || v.free != all-n {
+			t.Errorf("%d blocks are free, want %d, %v", v.free, all-n, err)
+		}
+	}
+	if err := errors.Join(c.Do(blockdev.Request{Op: blockdev.OpDiscard, Length: n * 512}), c.Flush()); err != nil || v.free != all {
+		t.Errorf("%d blocks are free after a discard, want %d, %v", v.free, all, err)
+	}
+}
+
+// TestFlushBehindFailedOne: a flush that waited for one that failed fails, too: what that one lost is part of what it is
+// to make durable, though the system doesn't report it again.
+func TestFlushBehindFailedOne(t *testing.T) {
+	v, _ := cachedVolume(t, 64)
+	defer end(t, v)
+	c := volumetest.NewClient(v)
+	if err := c.Write(make([]byte, 512), 0, false); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 2)
+	flush := func() {
+		v.Submit(&blockdev.Request{Op: blockdev.OpFlush, Complete: func(r *blockdev.Request) { ended <- r.Err }})
+	}
+	untold := error(unix.EIO)
+	v.sync = func([]byte) error {
+		err := untold
+		if err != nil {
+			flush()
+			untold = nil
+		}
+		return err
+	}
+	flush()
+	for range 2 {
+		if err := <-ended; !errors.Is(err, blockdev.ErrMedium) {
+			t.Errorf("flush: %v", err)
+		}
+	}
+}
+
 // TestFailedSync: after a failed msync pages of the working map may be lost, too, and what the disk has in their place
 // must not count: each flushed write is there when the volume is reopened.
 func TestFailedSync(t *testing.T) {

@@ -3,6 +3,7 @@ package persist
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -213,6 +214,37 @@ func TestCreatedMeanwhile(t *testing.T) {
 	got := make([]byte, 4096)
 	if err := volumetest.NewClient(again).Read(got, 0); err != nil || !bytes.Equal(got, block(1)) {
 		t.Errorf("what was written is gone, %v", err)
+	}
+}
+
+// TestFormatFull: if a sparse file's file system has no space for the superblock, formatting it fails.
+func TestFormatFull(t *testing.T) {
+	dir := smallFS(t)
+	path := filepath.Join(dir, "v")
+	if err := errors.Join(os.WriteFile(path, nil, 0o600), os.Truncate(path, 16*mib)); err != nil {
+		t.Fatal(err)
+	}
+	for i, size := range []int{8 * mib, 1} { // what doesn't fit leaves some space
+		var err error
+		for k := 0; err == nil; k++ {
+			err = os.WriteFile(filepath.Join(dir, fmt.Sprint(i, k)), make([]byte, size), 0o600)
+		}
+		if !errors.Is(err, unix.ENOSPC) {
+			t.Fatalf("filling it: %v", err)
+		}
+	}
+	if err := Format(path, 0); !errors.Is(err, blockdev.ErrCapacity) {
+		t.Error(err)
+	}
+	if Holds(path) {
+		t.Error("there is a volume")
+	}
+}
+
+// TestIdentifier: no two volumes have the same, so that what is left of one isn't taken for entries of another.
+func TestIdentifier(t *testing.T) {
+	if newID() == newID() {
+		t.Error("the same twice")
 	}
 }
 

@@ -48,6 +48,41 @@ func TestGrowthIsTold(t *testing.T) {
 	}
 }
 
+// TestGrowthFailsDuringFlush: a flush that has begun while the volume grows fails if the growth was told what is lost.
+func TestGrowthFailsDuringFlush(t *testing.T) {
+	path, _ := filled(t)
+	v := mustOpen(t, path, blockdev.Options{})
+	defer v.Close()
+	if v.kind != onSync {
+		t.Skip("no page cache here")
+	}
+	if err := volumetest.NewClient(v).Write(block(99), 0, false); err != nil {
+		t.Fatal(err)
+	}
+	flushed := make(chan error, 1)
+	sync, untold := v.sync, error(unix.EIO)
+	v.sync = func(b []byte) error {
+		err := untold
+		if untold = nil; err == nil {
+			return sync(b)
+		}
+		v.Submit(&blockdev.Request{Op: blockdev.OpFlush, Complete: func(r *blockdev.Request) { flushed <- r.Err }})
+		for begun := false; !begun; runtime.Gosched() {
+			v.mu.Lock()
+			begun = v.dirty == 0
+			v.mu.Unlock()
+		}
+		return err
+	}
+	lengthen(t, path, 8*mib)
+	if err := v.Refresh(); !errors.Is(err, unix.EIO) {
+		t.Errorf("growing: %v", err)
+	}
+	if err := <-flushed; !errors.Is(err, blockdev.ErrMedium) {
+		t.Errorf("flush: %v", err)
+	}
+}
+
 // TestGrowthNotDurable: a volume doesn't have what it grew by if that has maps which the system couldn't make durable.
 func TestGrowthNotDurable(t *testing.T) {
 	if !sandbox.Inside(t) {

@@ -1,6 +1,11 @@
 package persist
 
-import "testing"
+import (
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+)
 
 func TestChoose(t *testing.T) {
 	const line64 = 8 << 8 // EBX of leaf 1: 8 quadwords
@@ -19,6 +24,26 @@ func TestChoose(t *testing.T) {
 	}
 	if choose(0, 0, bitCLWB) != nil {
 		t.Error("an instruction on a processor without CLFLUSH")
+	}
+}
+
+// TestFlusherIsBest: the instruction is the best of those that Linux finds in the processor.
+func TestFlusherIsBest(t *testing.T) {
+	info, err := os.ReadFile("/proc/cpuinfo")
+	flags := regexp.MustCompile(`(?m)^flags\s*:.*$`).Find(info)
+	if err != nil || flags == nil {
+		t.Skipf("Linux doesn't tell: %v", err)
+	}
+	for _, name := range []string{"CLWB", "CLFLUSHOPT", "CLFLUSH"} {
+		if strings.Contains(string(flags)+" ", " "+strings.ToLower(name)+" ") {
+			if f := flusher(); f == nil || f.name != name {
+				t.Errorf("%+v, want %s", f, name)
+			}
+			return
+		}
+	}
+	if f := flusher(); f != nil {
+		t.Errorf("%s, and there is none", f.name)
 	}
 }
 

@@ -2,7 +2,9 @@ package persist
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
+	"io"
 	"os"
 	"testing"
 	"unsafe"
@@ -170,6 +172,45 @@ func TestUnreadableMap(t *testing.T) {
 			t.Errorf("%s: the next flush: %v", name, err)
 		}
 		end(t, v)
+	}
+}
+
+// TestCheckUnreadable: a check of a map that can't be read fails, and so does a repair of one that can't be written.
+func TestCheckUnreadable(t *testing.T) {
+	if raceEnabled {
+		t.Skip("a fault in the race detector's own code ends the program")
+	}
+	if os.Getpagesize() > areaAlign {
+		t.Skip("maps share pages here")
+	}
+	path, s := filled(t)
+	rec := s.extents[0]
+	patch(t, path, int64(rec.tableOff)+2*entrySize, binary.LittleEndian.AppendUint64(nil, 1<<entryBits))
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	size, err := f.Seek(0, io.SeekEnd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := mapFile(f, size, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.close()
+	table := m.mem[rec.tableOff:rec.workOff]
+	for _, x := range []struct {
+		may    int
+		repair bool
+		want   error
+	}{{unix.PROT_NONE, false, errFault}, {unix.PROT_NONE, true, errFault}, {unix.PROT_READ, false, nil}, {unix.PROT_READ, true, errFault}} {
+		if err := unix.Mprotect(table, x.may); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := checkMapped(m, path, x.repair); !errors.Is(err, x.want) {
+			t.Errorf("accesses allowed: %d, repair: %v: %v", x.may, x.repair, err)
+		}
 	}
 }
 
