@@ -40,7 +40,7 @@ type mark struct {
 	gen     uint32 // changes with each write that begins
 	writers uint16
 	known   bool
-	mixed   bool // each of the writers overlapped another
+	mixed   bool // writers have overlapped since there was none
 }
 
 // seen is the state of a block when a read was submitted.
@@ -201,7 +201,6 @@ func (k *Checker) emptied(r *blockdev.Request) {
 func (m *mark) end(sum uint32, known bool) {
 	m.writers--
 	m.sum, m.known = sum, known && !m.mixed
-	m.mixed = m.writers > 0
 }
 
 // compare checks what was read, for blocks that nobody wrote meanwhile.

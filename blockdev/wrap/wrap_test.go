@@ -478,6 +478,38 @@ func TestCheckKnows(t *testing.T) {
 	}
 }
 
+// TestCheckUntouched: what is known of a block isn't changed by a request that is refused, nor by a flush, whatever range
+// that has.
+func TestCheckUntouched(t *testing.T) {
+	m, err := blockdev.NewMemory(blockdev.Options{Size: 1 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := wrap.NewChecker(m)
+	defer k.Close()
+	c, behind := volumetest.NewClient(k), volumetest.NewClient(m)
+	const last = 1<<20 - 4096
+	b := bytes.Repeat([]byte{1}, 8192)
+	if err := c.Write(b[:4096], last, false); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Do(blockdev.Request{Op: blockdev.OpFlush, Offset: last, Length: 4096}); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Read(b[:4096], last); err != nil {
+		t.Errorf("after a flush: %v", err)
+	}
+	if err := c.Write(b, last, false); !errors.Is(err, blockdev.ErrRange) {
+		t.Fatalf("a write beyond the end: %v", err)
+	}
+	if err := behind.Write(make([]byte, 4096), last, false); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Read(b[:4096], last); !errors.Is(err, wrap.ErrChecksum) {
+		t.Errorf("changed after a write that was refused: %v", err)
+	}
+}
+
 // TestCheckPieces: what is known of a long range doesn't reach beyond it, wherever it begins and ends.
 func TestCheckPieces(t *testing.T) {
 	const first, n, blocks = 512, 2048, 4096
