@@ -95,10 +95,12 @@ func TestPreallocated(t *testing.T) {
 	m := v.(*atomicVolume).m
 	whole := func(when string) {
 		t.Helper()
-		if !m.reserved() {
-			var st unix.Stat_t
-			_ = unix.Stat(path, &st)
-			t.Errorf("%s it has %d of %d bytes", when, st.Blocks*512, st.Size)
+		var st unix.Stat_t
+		if err := unix.Stat(path, &st); err != nil {
+			t.Fatal(err)
+		}
+		if end := int64(v.(*atomicVolume).super.end()); !m.reserved() || st.Size < end {
+			t.Errorf("%s it has %d of %d bytes, and needs %d", when, st.Blocks*512, st.Size, end)
 		}
 	}
 	whole("created")
@@ -214,6 +216,22 @@ func TestCreatedMeanwhile(t *testing.T) {
 	got := make([]byte, 4096)
 	if err := volumetest.NewClient(again).Read(got, 0); err != nil || !bytes.Equal(got, block(1)) {
 		t.Errorf("what was written is gone, %v", err)
+	}
+}
+
+// TestCreateTooShort: if a file can't be made as large as it must be, no volume is created, and the file isn't left.
+func TestCreateTooShort(t *testing.T) {
+	if !sandbox.Inside(t) {
+		return
+	}
+	needDisk(t)
+	path := filepath.Join(t.TempDir(), "v")
+	failed := sandbox.FailLater(t, unix.SYS_FTRUNCATE, unix.EFBIG, 1) // of the size without the spare blocks of a page cache
+	if _, err := Open(path, blockdev.Options{Size: 16 * mib}); !failed() || !errors.Is(err, blockdev.ErrCapacity) {
+		t.Errorf("%v; refused: %v", err, failed())
+	}
+	if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the file is there: %v", err)
 	}
 }
 

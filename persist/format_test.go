@@ -8,7 +8,6 @@ import (
 	"hash/crc32"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -362,20 +361,7 @@ func tryOpen(t *testing.T, path string) error {
 
 // TestInPlaceUnreadable: a device whose beginning can't be read isn't reported to hold a volume.
 func TestInPlaceUnreadable(t *testing.T) {
-	image := filepath.Join(t.TempDir(), "image")
-	if err := errors.Join(os.WriteFile(image, nil, 0o600), os.Truncate(image, mib)); err != nil {
-		t.Fatal(err)
-	}
-	out, err := exec.Command("losetup", "--find", "--show", image).CombinedOutput()
-	dev := strings.TrimSpace(string(out))
-	if err != nil {
-		t.Skipf("no loop device to be had: %v %s", err, dev)
-	}
-	defer func() {
-		if out, err := exec.Command("losetup", "--detach", dev).CombinedOutput(); err != nil {
-			t.Errorf("%v: %s", err, out)
-		}
-	}()
+	dev, image := loopDevice(t, mib)
 	if err := os.Truncate(image, 0); err != nil {
 		t.Fatal(err)
 	}

@@ -177,9 +177,6 @@ func (m *mapping) sync() error { return syncBytes(m.mem) }
 
 // syncBytes makes b, a piece of the mapping, durable.
 func syncBytes(b []byte) error {
-	if len(b) == 0 {
-		return nil
-	}
 	// The start of the page that b begins in is mapped, too.
 	at := uintptr(unsafe.Pointer(unsafe.SliceData(b)))
 	before := at & uintptr(os.Getpagesize()-1)

@@ -1,6 +1,7 @@
 package persist
 
 import (
+	"bytes"
 	"errors"
 	"os"
 	"path/filepath"
@@ -49,6 +50,51 @@ func TestInterrupted(t *testing.T) {
 				t.Error("nothing was interrupted")
 			}
 		})
+	}
+}
+
+// TestWithoutHoles: a volume in place on a file system that has no holes says so, and zeroes what is to be zeroed.
+func TestWithoutHoles(t *testing.T) {
+	if !sandbox.Inside(t) {
+		return
+	}
+	sandbox.Refuse(t, unix.SYS_FALLOCATE, unix.EOPNOTSUPP)
+	v, err := inPlace(filepath.Join(t.TempDir(), "v"), blockdev.Options{Size: 2 * background})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer mustClose(t, v)
+	if i := v.Info(); i.Discard || i.ZeroAfterDiscard {
+		t.Errorf("it has discard: %v, which zeroes: %v", i.Discard, i.ZeroAfterDiscard)
+	}
+	c, got := volumetest.NewClient(v), make([]byte, 4096)
+	err = errors.Join(c.Write(block(1), 0, false),
+		c.Do(blockdev.Request{Op: blockdev.OpWriteZeroes, Length: 2 * background, MayUnmap: true}), c.Read(got, 0))
+	if err != nil || !bytes.Equal(got, make([]byte, 4096)) {
+		t.Errorf("zeroed: %v, %d…", err, got[0])
+	}
+}
+
+// TestClearCut: clearing fails if the file was cut, even if it can't be done by a hole.
+func TestClearCut(t *testing.T) {
+	if !sandbox.Inside(t) {
+		return
+	}
+	f, err := os.Create(filepath.Join(t.TempDir(), "v"))
+	if err := errors.Join(err, f.Truncate(pageSize)); err != nil {
+		t.Fatal(err)
+	}
+	m, err := mapFile(f, pageSize, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.close()
+	if err := f.Truncate(0); err != nil {
+		t.Fatal(err)
+	}
+	sandbox.Refuse(t, unix.SYS_FALLOCATE, unix.EOPNOTSUPP)
+	if err := m.clear(m.mem, 0); !errors.Is(err, errFault) {
+		t.Error(err)
 	}
 }
 

@@ -161,7 +161,7 @@ func (t *tallied) count(v *atomicVolume, xs []*extent, lba, e uint64) {
 	switch {
 	case errors.Is(err, errLost):
 		t.lost++
-	case err != nil && v.isDisputed(lba, e):
+	case v.isDisputed(lba, e):
 		t.damage = append(t.damage, Damage{lba, "another logical block had the same block when a repair was cut short"})
 	case err != nil:
 		t.damage = append(t.damage, Damage{lba, "the entry's check is wrong"})

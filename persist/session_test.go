@@ -119,6 +119,56 @@ func loopFS(t *testing.T, kind string) (mount func() string) {
 	}
 }
 
+// loopDevice returns a loop device of a new file of the given size.
+func loopDevice(t *testing.T, size int64) (device, image string) {
+	t.Helper()
+	image = filepath.Join(t.TempDir(), "image")
+	if err := errors.Join(os.WriteFile(image, nil, 0o600), os.Truncate(image, size)); err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.Command("losetup", "-f", "--show", image).CombinedOutput()
+	device = strings.TrimSpace(string(out))
+	if err != nil {
+		t.Skipf("no loop device to be had: %v %s", err, device)
+	}
+	t.Cleanup(func() {
+		if out, err := exec.Command("losetup", "-d", device).CombinedOutput(); err != nil {
+			t.Errorf("losetup -d: %v: %s", err, out)
+		}
+	})
+	return device, image
+}
+
+// TestPageCaches: on disks completed writes are only in the page cache, and hosts learn that they must flush.
+func TestPageCaches(t *testing.T) {
+	want := func(t *testing.T, open openFunc, path string, size int64, below string) {
+		t.Helper()
+		v, err := open(path, blockdev.Options{Size: size})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if i := v.Info(); !i.VolatileCache || !strings.HasPrefix(i.Mode, "mapped file on "+below+", msync") {
+			t.Errorf("a volatile cache: %v, %s", i.VolatileCache, i.Mode)
+		}
+		mustClose(t, v)
+	}
+	for _, kind := range []string{"ext4", "btrfs"} {
+		t.Run(kind, func(t *testing.T) {
+			dir := loopFS(t, kind)()
+			want(t, inPlace, filepath.Join(dir, "in place"), mib, kind)
+			want(t, Open, filepath.Join(dir, "out of place"), mib, kind)
+		})
+	}
+	t.Run("device", func(t *testing.T) {
+		device, _ := loopDevice(t, 16*mib)
+		want(t, inPlace, device, 0, "block device")
+		if err := Format(device, 0); err != nil {
+			t.Fatal(err)
+		}
+		want(t, Open, device, 0, "block device")
+	})
+}
+
 // TestFailedSyncInPlace: the system reports a failed write-back once. Whoever gets the report, no later Flush may say
 // that what was lost is durable.
 func TestFailedSyncInPlace(t *testing.T) {
@@ -346,6 +396,30 @@ func TestKilledRepaired(t *testing.T) {
 	wantBlocks(t, path, blockdev.Options{}, -1)
 }
 
+// TestOpenNotDurable: opening the volume of a killed program, whose file has grown, reports if the system can't make a
+// part of what that takes durable.
+func TestOpenNotDurable(t *testing.T) {
+	for call, times := range map[uint32]int{unix.SYS_MSYNC: 8, unix.SYS_FDATASYNC: 1} {
+		for before := range times {
+			t.Run(fmt.Sprintf("call %d after %d", call, before), func(t *testing.T) {
+				if !sandbox.Inside(t) {
+					return
+				}
+				path, _ := unflushed(t)
+				lengthen(t, path, 8*mib)
+				failed := sandbox.FailLater(t, call, unix.EIO, before)
+				v, err := Open(path, blockdev.Options{})
+				if errors.Is(err, unix.EIO) != failed() {
+					t.Errorf("%v; refused: %v", err, failed())
+				}
+				if err == nil {
+					_ = v.Close() // may be what fails
+				}
+			})
+		}
+	}
+}
+
 // TestRepairNotDurable: a repair reports if the system can't make a part of it durable.
 func TestRepairNotDurable(t *testing.T) {
 	for call, times := range map[uint32]int{unix.SYS_MSYNC: 8, unix.SYS_FDATASYNC: 1} {
@@ -386,13 +460,9 @@ func wantBlocks(t *testing.T, path string, o blockdev.Options, lost int) {
 	}
 }
 
-// TestSessionNotRecorded: a volume isn't opened if its superblock can't say where the working maps are valid. If this
-// program were killed, the next one would ignore what it wrote.
-func TestSessionNotRecorded(t *testing.T) {
-	if os.Getpagesize() > superSize {
-		t.Skip("the copies of the superblock share a page here")
-	}
-	path, _ := filled(t)
+// mapVolume maps the file of a volume.
+func mapVolume(t *testing.T, path string) *mapping {
+	t.Helper()
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -405,6 +475,17 @@ func TestSessionNotRecorded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return m
+}
+
+// TestSessionNotRecorded: a volume isn't opened if its superblock can't say where the working maps are valid. If this
+// program were killed, the next one would ignore what it wrote.
+func TestSessionNotRecorded(t *testing.T) {
+	if os.Getpagesize() > superSize {
+		t.Skip("the copies of the superblock share a page here")
+	}
+	path, _ := filled(t)
+	m := mapVolume(t, path)
 	if m.ram || m.dax {
 		t.Skip("no working maps here")
 	}
@@ -441,13 +522,14 @@ func TestNoDescriptor(t *testing.T) {
 	if err = errors.Join(err, unix.Close(free), unix.Getrlimit(unix.RLIMIT_NOFILE, &was)); err != nil {
 		t.Fatal(err)
 	}
+	m := mapVolume(t, path)
 	now := was
-	now.Cur = uint64(free) + 1 // one more: the volume's own
+	now.Cur = uint64(free) + 1 // the file's own is the last
 	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &now); err != nil {
 		t.Fatal(err)
 	}
-	few, err := Open(path, blockdev.Options{})
-	_, checkErr := Check(path, true)
+	_, err = openMapped(m, path, blockdev.Options{}, false, nil)
+	_, checkErr := checkMapped(m, path, true)
 	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &was); err != nil {
 		t.Fatal(err)
 	}
@@ -457,8 +539,8 @@ func TestNoDescriptor(t *testing.T) {
 	if !errors.Is(checkErr, unix.EMFILE) {
 		t.Errorf("repaired without descriptors: %v", checkErr)
 	}
-	if err == nil {
-		mustClose(t, few)
+	if err := m.close(); err != nil {
+		t.Fatal(err)
 	}
 	v = mustOpen(t, path, blockdev.Options{})
 	got := make([]byte, 4096)

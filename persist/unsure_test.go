@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
-	"io"
 	"os"
 	"testing"
 	"unsafe"
@@ -113,6 +112,9 @@ func TestFailedSyncOfMap(t *testing.T) {
 		t.Fatalf("a write whose map wasn't written: %v", err)
 	}
 	end(t, v)
+	if _, err := c.open(t); !errors.Is(err, unix.EIO) {
+		t.Errorf("opened again while the map still can't be written: %v", err)
+	}
 
 	c.fails = func(int) bool { return false }
 	reopen := func() (err error) { v, err = c.open(t); return err }
@@ -175,8 +177,9 @@ func TestUnreadableMap(t *testing.T) {
 	}
 }
 
-// TestCheckUnreadable: a check of a map that can't be read fails, and so does a repair of one that can't be written.
-func TestCheckUnreadable(t *testing.T) {
+// TestInaccessibleMap: a volume whose maps can't be read isn't opened, and a check of it fails. The same for a repair if
+// they can't be written.
+func TestInaccessibleMap(t *testing.T) {
 	if raceEnabled {
 		t.Skip("a fault in the race detector's own code ends the program")
 	}
@@ -186,18 +189,7 @@ func TestCheckUnreadable(t *testing.T) {
 	path, s := filled(t)
 	rec := s.extents[0]
 	patch(t, path, int64(rec.tableOff)+2*entrySize, binary.LittleEndian.AppendUint64(nil, 1<<entryBits))
-	f, err := os.OpenFile(path, os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	size, err := f.Seek(0, io.SeekEnd)
-	if err != nil {
-		t.Fatal(err)
-	}
-	m, err := mapFile(f, size, false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := mapVolume(t, path)
 	defer m.close()
 	table := m.mem[rec.tableOff:rec.workOff]
 	for _, x := range []struct {
@@ -210,6 +202,21 @@ func TestCheckUnreadable(t *testing.T) {
 		}
 		if _, err := checkMapped(m, path, x.repair); !errors.Is(err, x.want) {
 			t.Errorf("accesses allowed: %d, repair: %v: %v", x.may, x.repair, err)
+		}
+	}
+	for _, table := range [][]byte{m.mem[rec.tableOff:rec.workOff], m.mem[rec.workOff:rec.dataOff]} {
+		if err := unix.Mprotect(table, unix.PROT_NONE); err != nil {
+			t.Fatal(err)
+		}
+		v, err := openMapped(m, path, blockdev.Options{}, false, nil)
+		if v != nil && v.kind != onSync {
+			t.Skip("no working maps here")
+		}
+		if !errors.Is(err, errFault) {
+			t.Errorf("opened: %v", err)
+		}
+		if err := unix.Mprotect(table, unix.PROT_READ|unix.PROT_WRITE); err != nil {
+			t.Fatal(err)
 		}
 	}
 }

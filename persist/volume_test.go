@@ -318,6 +318,53 @@ func TestOtherPanics(t *testing.T) {
 	m.give(&blockdev.Request{Bufs: [][]byte{bad}}, m.mem[:512], 0)
 }
 
+// TestRequestUsedAgain: what making one write durable left in a request doesn't keep it from zeroing a long range.
+func TestRequestUsedAgain(t *testing.T) {
+	const size = longRange * 512
+	for name, open := range map[string]openFunc{"out of place": Open, "in place": inPlace} {
+		v, err := open(filepath.Join(t.TempDir(), "v"), blockdev.Options{Size: size, BlockSize: 512})
+		if err != nil {
+			t.Fatal(err)
+		}
+		done, got := make(chan error, 1), make([]byte, 4096)
+		r := &blockdev.Request{
+			Op: blockdev.OpWrite, FUA: true, Length: 4096, Bufs: [][]byte{block(1)},
+			Complete: func(r *blockdev.Request) { done <- r.Err },
+		}
+		v.Submit(r)
+		err = <-done
+		r.Op, r.FUA, r.Length, r.Bufs = blockdev.OpWriteZeroes, false, size, nil
+		v.Submit(r)
+		if err := errors.Join(err, <-done, volumetest.NewClient(v).Read(got, 0)); err != nil || !bytes.Equal(got, make([]byte, 4096)) {
+			t.Errorf("%s: %v, %d…", name, err, got[0])
+		}
+		mustClose(t, v)
+	}
+}
+
+// TestFlushInPlace: in a page cache a flush syncs the whole mapping, and reports if that fails.
+func TestFlushInPlace(t *testing.T) {
+	opened, err := inPlace(filepath.Join(t.TempDir(), "v"), blockdev.Options{Size: mib})
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := opened.(*volume)
+	defer v.Close()
+	if !v.info.VolatileCache {
+		t.Skip("no page cache here")
+	}
+	synced, refusal := 0, error(nil)
+	v.sync = func(b []byte) error { synced += len(b); return refusal }
+	c := volumetest.NewClient(v)
+	if err := c.Flush(); err != nil || synced != mib {
+		t.Errorf("%d bytes synced, %v", synced, err)
+	}
+	refusal = unix.EIO
+	if err := c.Flush(); !errors.Is(err, blockdev.ErrMedium) {
+		t.Errorf("a sync that failed: %v", err)
+	}
+}
+
 // TestFull fills the file system below a sparse mapping.
 func TestFull(t *testing.T) {
 	dir := t.TempDir()

@@ -64,7 +64,7 @@ step "unit tests, invariants checked${race:+, with the race detector}" unit -tag
 if [ -n "$race" ]; then
 	# It allocates itself, makes long simulations too long, and is no place for faults of memory (TestRaceSkips).
 	step "what the race detector keeps from being seen" gotest -timeout 10m \
-		-run '^(TestNoAllocation|TestNoAllocations|TestCongestion|TestLossIsSurvivable|TestLossIsSurvivableWhenBusy|TestThousandHosts|TestFullMap|TestFailedSyncOfMap|TestUnreadableMap|TestCheckUnreadable|TestVanished|TestQuota|TestCutWhileOpen|TestCutLoan|TestDeviceTakenAway)$' \
+		-run '^(TestNoAllocation|TestNoAllocations|TestCongestion|TestLossIsSurvivable|TestLossIsSurvivableWhenBusy|TestThousandHosts|TestFullMap|TestFailedSyncOfMap|TestUnreadableMap|TestInaccessibleMap|TestVanished|TestQuota|TestCutWhileOpen|TestCutLoan|TestDeviceTakenAway)$' \
 		./fabric/rdma/roce ./internal/loadgen ./nvme/target ./metrics ./persist
 fi
 step "whole programs" gotest -timeout 20m -count 1 -parallel 4 ./tests # at once, as they wait more than they compute
