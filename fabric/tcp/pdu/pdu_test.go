@@ -130,7 +130,7 @@ func TestCheckDigest(t *testing.T) {
 // TestValues changes one value at a time in PDUs whose headers are valid.
 func TestValues(t *testing.T) {
 	data := func(typ Type, flags uint8, n int, datal uint32) *FieldError {
-		p := Data{Header: Format{Digests: DigestData}.Header(typ, n), DATAL: datal}
+		p := Data{Header: Format{Digests: allDigests}.Header(typ, n), DATAL: datal}
 		p.Flags |= flags
 		return p.Check()
 	}
@@ -191,7 +191,7 @@ func TestCheck(t *testing.T) {
 	}{
 		{"ICReq", fresh, Header{TypeICReq, 0, 128, 0, 128}, 0, 0},
 		{"ICReq too short", fresh, Header{TypeICReq, 0, 128, 0, 127}, FESInvalidHeader, OffPLEN},
-		{"ICReq PLEN", fresh, Header{TypeICReq, 0, 128, 0, 132}, FESInvalidHeader, OffPLEN},
+		{"ICReq too long", fresh, Header{TypeICReq, 0, 128, 0, 129}, FESInvalidHeader, OffPLEN},
 		{"ICReq HLEN", fresh, Header{TypeICReq, 0, 64, 0, 128}, FESInvalidHeader, offHLEN},
 		{"ICReq digest", fresh, Header{TypeICReq, FlagHDGST, 128, 0, 128}, FESInvalidHeader, OffFlags},
 		{"second ICReq", ctrl, Header{TypeICReq, 0, 128, 0, 128}, FESSequence, 0},
@@ -287,7 +287,6 @@ func TestShort(t *testing.T) {
 	}
 }
 
-// TestNames: every value that a peer may send has a readable name, even if it is undefined.
 // TestNumbers: what a terminate request says, in numbers (sections 3.6.2.4 and 3.6.2.7).
 func TestNumbers(t *testing.T) {
 	for i, fes := range []FES{FESInvalidHeader, FESSequence, FESHeaderDigest, FESOutOfRange, FESLimitExceeded, FESUnsupportedParm} {
@@ -300,6 +299,7 @@ func TestNumbers(t *testing.T) {
 	}
 }
 
+// TestNames: every value that a peer may send has a readable name, even if it is undefined.
 func TestNames(t *testing.T) {
 	for _, c := range []struct {
 		of   fmt.Stringer

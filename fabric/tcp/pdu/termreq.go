@@ -53,9 +53,6 @@ const (
 // ParseTermReq reads a whole terminate request; b starts with its common header and holds as
 // many bytes as PLEN says. Offence refers to b.
 func ParseTermReq(b []byte) (TermReq, error) {
-	if len(b) < TermReqSize {
-		return TermReq{}, shortError("terminate request", len(b), TermReqSize)
-	}
 	h := HeaderAt(b)
 	if h.PLEN < TermReqSize || h.PLEN > TermReqSize+MaxTermData {
 		return TermReq{}, Invalid(OffPLEN, "PLEN of "+h.Type.String())
