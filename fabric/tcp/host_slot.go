@@ -58,7 +58,7 @@ func (s *hostSlot) prepare(r *host.Request, inlineLimit int) {
 	dir := r.Cmd.Direction()
 	s.write = n > 0 && dir == nvme.HostToCtrl
 	s.read = n > 0 && !s.write
-	s.atMost = s.read && r.Cmd.Opcode() == nvme.OpFabrics && r.Cmd.FCType() == nvme.FCAuthReceive
+	s.atMost = r.Cmd.Opcode() == nvme.OpFabrics && r.Cmd.FCType() == nvme.FCAuthReceive
 	sgl := nvme.SGLTransport
 	if s.write && n <= inlineLimit {
 		s.inline = true

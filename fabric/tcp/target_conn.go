@@ -296,9 +296,7 @@ func (c *targetConn) hostData(b []byte) error {
 
 // pulled tells the engine that the data of r is there.
 func (c *targetConn) pulled(r *request) {
-	if !r.pulling.CompareAndSwap(true, false) {
-		return
-	}
+	r.pulling.Store(false)
 	c.pulls.Add(-1)
 	if r.badData {
 		r.Pulled(errTransfer)

@@ -87,8 +87,7 @@ func (c *targetConn) reason(err error) (*pdu.FieldError, error) {
 	if we := c.w.sendError(); we != nil {
 		return nil, &ConnError{Stage: "send", Peer: peer, Err: we}
 	}
-	var ce *ConnError
-	if errors.As(err, &ce) || errors.Is(err, ErrTerminated) {
+	if errors.Is(err, ErrTerminated) {
 		return nil, err
 	}
 	return nil, &ConnError{Stage: "receive", Peer: peer, Err: err}

@@ -82,7 +82,7 @@ func (c *targetConn) Respond(tr *target.Request) {
 	c.w.post((*response)(r), size)
 }
 
-// sqhdWithoutFlow is SQHD if SQ flow control is disabled: that is how the controller grants it.
+// sqhdWithoutFlow is SQHD if SQ flow control is disabled: that is how the controller grants what CATTR asks for.
 const sqhdWithoutFlow = 0xffff
 
 // learn records what a Connect says about the queue, and whether it succeeded.
@@ -95,7 +95,7 @@ func (c *targetConn) learn(r *request) {
 		return
 	}
 	c.ioQueue = r.Cmd.ConnectQID() != 0
-	c.noFlow = r.Cmd.ConnectCATTR()&nvme.CATTRNoSQFlowControl != 0 && r.CQE.SQHD() == sqhdWithoutFlow
+	c.noFlow = r.CQE.SQHD() == sqhdWithoutFlow
 	c.connected.Store(true)
 	_ = c.tcp.SetReadDeadline(time.Time{})
 }

@@ -38,13 +38,10 @@ type sendState struct {
 	crc   uint32
 }
 
-// mapSGL applies the rules of section 3.4 to SGL1.
+// mapSGL applies the rules of section 3.4 to SGL1. The engine has checked that it is an SGL (PSDT).
 func (r *request) mapSGL() (int, nvme.Status) {
 	if r.badData {
 		return 0, nvme.StatusTransientTransport
-	}
-	if r.Cmd.PSDT() != nvme.FlagsSGL>>6 {
-		return 0, nvme.StatusInvalidField | nvme.StatusDNR
 	}
 	sgl := r.Cmd.SGL1()
 	n := sgl.Length()
