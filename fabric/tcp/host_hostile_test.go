@@ -178,6 +178,32 @@ func askedFor(t *testing.T, b []byte) int {
 	return int(r.R2TL)
 }
 
+// TestHostAnswersForEnded: what a controller sends for a command that it has answered names no command, even while
+// nothing else uses that command's slot.
+func TestHostAnswersForEnded(t *testing.T) {
+	const size = 4096
+	for name, c := range map[string]struct {
+		answer func(p *raw, cid uint16) []byte
+		fei    uint32
+	}{
+		"data":     {func(p *raw, cid uint16) []byte { return p.c2h(cid, 0, 0, size) }, pdu.OffCCCID},
+		"R2T":      {func(p *raw, cid uint16) []byte { return p.r2t(pdu.R2T{CCCID: cid, R2TL: size}) }, pdu.OffCCCID},
+		"response": {func(p *raw, cid uint16) []byte { return p.resp(cid, 0) }, pdu.OffCID},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := dialRaw(t, HostConfig{}, goodResp)
+			_, done, cid := d.start(ioCommand(nvme.OpRead, 0, size), make([]byte, size))
+			d.ctrl.send(append(d.ctrl.c2h(cid, pdu.FlagLast, 0, size), d.ctrl.resp(cid, 0)...))
+			d.wait(done)
+			sent := c.answer(d.ctrl, cid)
+			d.ctrl.send(sent)
+			d.ctrl.terminated(pdu.FESInvalidHeader, c.fei, sent)
+			_ = d.ctrl.Close()
+			<-d.gone
+		})
+	}
+}
+
 // TestHostDataForEnded: data for a read that has been answered, whose memory belongs to its owner again, isn't taken as
 // data for the next command of its slot.
 func TestHostDataForEnded(t *testing.T) {

@@ -48,6 +48,11 @@ func listenRaw(t testing.TB) (netip.AddrPort, func() *raw) {
 // are set to those that the host asks for.
 func dialRaw(t testing.TB, cfg HostConfig, resp pdu.ICResp) *dialled {
 	t.Helper()
+	return dialRawQueue(t, cfg, resp, 1)
+}
+
+func dialRawQueue(t testing.TB, cfg HostConfig, resp pdu.ICResp, qid uint16) *dialled {
+	t.Helper()
 	tr, err := NewTransport(cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -65,7 +70,7 @@ func dialRaw(t testing.TB, cfg HostConfig, resp pdu.ICResp) *dialled {
 		}
 		accepted <- p
 	}()
-	d := &dialled{tr: tr, client: dial(t, tr, addr, clientOptions{size: 64, inCapsule: 4096}, 1, 1)}
+	d := &dialled{tr: tr, client: dial(t, tr, addr, clientOptions{size: 64, inCapsule: 4096}, qid, 1)}
 	d.ctrl = <-accepted
 	return d
 }
@@ -169,14 +174,47 @@ func TestHostDialFails(t *testing.T) {
 	if _, err := tr.Dial(context.Background(), a); !errors.As(err, &ce) || ce.Stage != "connect" {
 		t.Errorf("nobody listens: %v", err)
 	}
-	a.Size = 1
-	if _, err := tr.Dial(context.Background(), a); err == nil {
-		t.Error("a queue of one entry")
+	for _, a.Size = range []int{1, 1<<16 + 1} {
+		if _, err := tr.Dial(context.Background(), a); err == nil || errors.As(err, &ce) {
+			t.Errorf("a queue of %d entries: %v", a.Size, err)
+		}
+	}
+	for _, tr := range []*Transport{tr, slow} {
+		if err := tr.Close(); err != nil { // it would wait for queues
+			t.Error(err)
+		}
 	}
 	for _, c := range []HostConfig{{ConnectTimeout: -1}, {Memory: -1}} {
 		if _, err := NewTransport(c); err == nil {
 			t.Errorf("%+v is accepted", c)
 		}
+	}
+}
+
+// TestHostLocal: a connection is made from the address that the caller names.
+func TestHostLocal(t *testing.T) {
+	tr, err := NewTransport(HostConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	local := netip.MustParseAddr("127.0.0.2")
+	addr, accept := listenRaw(t)
+	from := make(chan netip.AddrPort, 1)
+	go func() {
+		p := accept()
+		p.expect(pdu.TypeICReq)
+		p.send(goodResp.Append(nil))
+		from <- addrPort(p.RemoteAddr())
+	}()
+	q, err := tr.Dial(context.Background(), host.QueueAttr{Local: local, Remote: addr, Size: 32, Sink: newClient(t, 1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := <-from; got.Addr() != local || q.Local() != got {
+		t.Errorf("from %v, and the host says %v", got, q.Local())
+	}
+	if err := q.Close(); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -269,7 +307,9 @@ func TestHostDataErrors(t *testing.T) {
 		d := dialRaw(t, HostConfig{HeaderDigest: true, DataDigest: true}, goodResp)
 		answer := func(change func([]byte), n int) nvme.Status {
 			t.Helper()
-			r, done, cid := d.start(ioCommand(nvme.OpRead, 0, size), make([]byte, size))
+			read := ioCommand(nvme.OpRead, 0, size)
+			read.SetNSID(uint32(nvme.FCAuthReceive)) // where a Fabrics command has its type
+			r, done, cid := d.start(read, make([]byte, size))
 			flags := uint8(pdu.FlagLast)
 			if success {
 				flags |= pdu.FlagSuccess
@@ -305,6 +345,26 @@ func TestHostDataErrors(t *testing.T) {
 		if c.DataDigestErrors.Load() != 1 || c.ShortData.Load() != 1 {
 			t.Errorf("%d data digest errors, %d short", c.DataDigestErrors.Load(), c.ShortData.Load())
 		}
+	}
+}
+
+// TestHostReadFails: the status of a read that failed is the controller's, whatever data came before.
+func TestHostReadFails(t *testing.T) {
+	const size = 4096
+	d := dialRaw(t, HostConfig{}, goodResp)
+	for _, n := range []int{0, 512, size} {
+		r, done, cid := d.start(ioCommand(nvme.OpRead, 0, size), make([]byte, size))
+		if n > 0 {
+			d.ctrl.send(d.ctrl.c2h(cid, 0, 0, n))
+		}
+		d.ctrl.send(d.ctrl.resp(cid, nvme.StatusUnrecoveredRead))
+		d.wait(done)
+		if st := r.CQE.Status(); r.Err != nil || st != nvme.StatusUnrecoveredRead {
+			t.Errorf("after %d bytes: %v, status %v", n, r.Err, st)
+		}
+	}
+	if n := d.tr.Counters().ShortData.Load(); n != 0 {
+		t.Errorf("%d short reads are counted", n)
 	}
 }
 
@@ -544,6 +604,50 @@ func TestHostInCapsule(t *testing.T) {
 	}
 }
 
+// TestHostInlineLimits: Fabrics commands, and those of the admin queue, have up to 8 KiB of data in their capsules,
+// whatever IOCCSZ says (section 3.4.1). A command without data has a descriptor of nothing that follows.
+func TestHostInlineLimits(t *testing.T) {
+	send := func(n int) (cmd nvme.Command) {
+		cmd.SetAuthSend(uint32(n))
+		return cmd
+	}
+	admin := func(int) nvme.Command { return nvme.Command{0: 0x81} } // Security Send
+	write := func(n int) nvme.Command { return ioCommand(nvme.OpWrite, 0, n) }
+	none := func(int) (cmd nvme.Command) {
+		cmd.SetSetFeatures(nvme.FeatNumberOfQueues, false, 0, 0)
+		return cmd
+	}
+	for _, c := range []struct {
+		name    string
+		qid     uint16
+		command func(n int) nvme.Command
+		n       int
+		inline  bool
+	}{
+		{"Fabrics", 1, send, fabricsInCapsule, true},
+		{"Fabrics, longer", 1, send, fabricsInCapsule + 4, false},
+		{"admin", 0, admin, fabricsInCapsule, true},
+		{"admin, longer", 0, admin, fabricsInCapsule + 4, false},
+		{"I/O", 1, write, 4096, true},
+		{"I/O, longer", 1, write, 8192, false},
+		{"no data", 0, none, 0, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			d := dialRawQueue(t, HostConfig{}, goodResp, c.qid)
+			d.submit(&host.Request{Cmd: c.command(c.n), Data: make([]byte, c.n), Done: func(*host.Request) {}})
+			b := d.ctrl.expect(pdu.TypeCapsuleCmd)
+			want, inline := nvme.SGLTransport, 0
+			if c.inline {
+				want, inline = nvme.SGLInCapsule, c.n
+			}
+			cmd := nvme.CommandAt(b[pdu.HeaderSize:])
+			if s := cmd.SGL1(); s.Type() != want || int(s.Length()) != c.n || pdu.HeaderAt(b).DataLen() != inline || cmd.PSDT() != 1 {
+				t.Errorf("SGL %x with %d bytes in the capsule, PSDT %d", *s, pdu.HeaderAt(b).DataLen(), cmd.PSDT())
+			}
+		})
+	}
+}
+
 func (p *raw) expectCapsule(t *testing.T, data []byte, inline bool) []byte {
 	t.Helper()
 	b := p.expect(pdu.TypeCapsuleCmd)
@@ -694,6 +798,31 @@ func TestHostMemory(t *testing.T) {
 	}
 	if err := tr.Close(); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestHostMemoryAgain: memory that was freed can be had again.
+func TestHostMemoryAgain(t *testing.T) {
+	tr, err := NewTransport(HostConfig{Memory: 8 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tr.Close()
+	all := func() (got [][]byte) {
+		for {
+			b, err := tr.Alloc(1 << 20)
+			if err != nil {
+				return got
+			}
+			got = append(got, b)
+		}
+	}
+	first := all()
+	for _, b := range first {
+		tr.Free(b)
+	}
+	if again := all(); len(first) == 0 || len(again) != len(first) {
+		t.Errorf("%d MiB, and when they were freed %d", len(first), len(again))
 	}
 }
 

@@ -201,6 +201,9 @@ func (p *raw) terminated(fes pdu.FES, fei uint32, offence []byte) {
 	if len(r.Offence) < pdu.HeaderSize || string(r.Offence) != string(offence[:len(r.Offence)]) {
 		p.t.Errorf("offending header:\n got %x\nwant %x", r.Offence, offence)
 	}
+	if hlen := int(offence[offHLEN]); hlen >= pdu.HeaderSize && len(r.Offence) > hlen {
+		p.t.Errorf("%d bytes of an offending header of %d", len(r.Offence), hlen)
+	}
 	p.closed()
 }
 

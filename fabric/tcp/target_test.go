@@ -108,6 +108,10 @@ func TestTargetTerminates(t *testing.T) {
 	if got, want := tt.Counters().ProtocolErrors.Load(), uint64(len(wrongFirst)+len(wrongLater)); got != want {
 		t.Errorf("%d protocol errors counted, %d made", got, want)
 	}
+	waitFor(t, "the end of all connections", func() bool { return tt.Counters().Connections.Load() == 0 })
+	if got := tt.Counters().Rejected.Load(); got != uint64(len(wrongFirst)) {
+		t.Errorf("%d connections count as rejected, want %d", got, len(wrongFirst))
+	}
 	for range len(wrongFirst) + len(wrongLater) {
 		if err := <-tt.errs; !errors.Is(err, ErrProtocol) {
 			t.Error(err)
