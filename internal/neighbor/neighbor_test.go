@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/netip"
 	"os"
@@ -125,6 +126,46 @@ func TestLink(t *testing.T) {
 	}
 }
 
+// TestSeveralLinks: each peer gets what was put for it, and those that have much to say don't keep others waiting.
+func TestSeveralLinks(t *testing.T) {
+	a, b, c := table(t, low), table(t, middle), table(t, high)
+	_, fromA := meet(t, a, b)
+	aToC, fromA2 := meet(t, a, c)
+	bToC, _ := meet(t, b, c)
+	if a.Link(middle).Peer() != middle || a.Link(high) != aToC {
+		t.Fatal("a link has taken the place of another")
+	}
+	send(t, fromA, "from b")
+	send(t, fromA2, "from c")
+	var got [2]Train
+	if n := a.Take(got[:]); n != 2 || got[0].Peer == got[1].Peer {
+		t.Errorf("a got %d trains, from %v and %v", n, got[0].Peer, got[1].Peer)
+	}
+	for range 3 {
+		send(t, aToC, "more")
+		send(t, bToC, "more")
+	}
+	var from [4]netip.AddrPort
+	for i := range from {
+		if n := c.Take(got[:1]); n != 1 {
+			t.Fatalf("%d trains are there, want one", n)
+		}
+		from[i] = got[0].Peer
+	}
+	if from[0] == from[1] || from[2] == from[3] {
+		t.Errorf("c got trains from %v", from)
+	}
+}
+
+// TestLinkLasts: a neighbor's patience is for the offer and its answer; the link goes on though nothing more is said.
+func TestLinkLasts(t *testing.T) {
+	a, b, toB, toA := linked(t)
+	time.Sleep(patience + patience/4)
+	if a.Link(high) != toB || b.Link(low) != toA {
+		t.Error("the link is over")
+	}
+}
+
 // TestHigherWaits: the table with the higher address doesn't connect by itself.
 func TestHigherWaits(t *testing.T) {
 	table(t, low)
@@ -168,7 +209,7 @@ func TestBell(t *testing.T) {
 	}
 	send(t, toB, "a")
 	taken(t, b, low)
-	if toB.Bell() {
+	if toB.rang = time.Now().Add(-bellPause); toB.Bell() {
 		t.Error("one that has just taken something wants to be woken")
 	}
 	for range 3 {
@@ -191,6 +232,9 @@ func TestBell(t *testing.T) {
 		}
 		taken(t, b, low)
 	}
+	if err := toB.conn.SetDeadline(time.Time{}); err != nil {
+		t.Errorf("the link to one that slept is over: %v", err)
+	}
 }
 
 // TestEnd: when a table ends so does the link, with everything that was to be sent through it; the other one may come
@@ -203,11 +247,22 @@ func TestEnd(t *testing.T) {
 			if ends == "the higher" {
 				end, other, peer = b, a, high
 			}
-			if err := end.Close(); err != nil {
-				t.Fatal(err)
+			for range 2 {
+				if err := end.Close(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if end.Link(other.self) != nil {
+				t.Error("a closed table has a link")
 			}
 			if !soon.Until(func() bool { return !other.Linked() }) || other.Link(peer) != nil {
 				t.Fatal("the link has outlived a neighbor")
+			}
+			other.mu.Lock()
+			pause := other.tried[peer].pause
+			other.mu.Unlock()
+			if pause != 0 {
+				t.Errorf("the pauses between attempts go on with %v though there was a link", pause)
 			}
 			again := table(t, peer)
 			if !soon.Until(func() bool {
@@ -221,7 +276,7 @@ func TestEnd(t *testing.T) {
 }
 
 // TestLastWords: what was put before a neighbor ended arrives, as what has reached a socket does; then the link is
-// forgotten.
+// forgotten. The neighbor may come back at once.
 func TestLastWords(t *testing.T) {
 	a, b, toB, _ := linked(t)
 	send(t, toB, "fare")
@@ -240,6 +295,9 @@ func TestLastWords(t *testing.T) {
 	}
 	if b.Take(make([]Train, 1)); b.Linked() {
 		t.Error("the link is still known when all was taken")
+	}
+	if answered, _, _ := offerTo(t, b, low); !answered {
+		t.Error("the neighbor isn't answered when it comes back")
 	}
 }
 
@@ -272,6 +330,29 @@ func mappings(t *testing.T) int {
 		t.Fatal(err)
 	}
 	return bytes.Count(maps, []byte("nvmeof rings"))
+}
+
+// TestDescriptors: a link keeps no descriptor of its memory, which would keep that allocated.
+func TestDescriptors(t *testing.T) {
+	linked(t)
+	if !soon.Until(func() bool { return descriptors(t, "nvmeof rings") == 0 }) {
+		t.Errorf("%d descriptors are left", descriptors(t, "nvmeof rings"))
+	}
+}
+
+// descriptors counts those of this process that refer to a memory file of that name.
+func descriptors(t *testing.T, name string) (n int) {
+	t.Helper()
+	all, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range all {
+		if to, _ := os.Readlink("/proc/self/fd/" + e.Name()); strings.Contains(to, "memfd:"+name) {
+			n++
+		}
+	}
+	return n
 }
 
 // TestUnmapped: memory of links that are over is unmapped.
@@ -313,7 +394,7 @@ func TestManyEnd(t *testing.T) {
 // TestCorrupt: a neighbor that writes something invalid is no longer linked with, not even when it asks anew.
 func TestCorrupt(t *testing.T) {
 	b := table(t, high)
-	answered, shared := offerTo(t, b, low)
+	answered, shared, conn := offerTo(t, b, low)
 	if !answered || !b.Linked() {
 		t.Fatal("no link")
 	}
@@ -325,7 +406,10 @@ func TestCorrupt(t *testing.T) {
 	if b.Take(got[:]) != 0 || b.Linked() || b.Link(low) != nil {
 		t.Error("the link goes on")
 	}
-	if answered, _ := offerTo(t, b, low); answered {
+	if n, err := conn.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+		t.Errorf("the neighbor isn't told: %d bytes, %v", n, err)
+	}
+	if answered, _, _ := offerTo(t, b, low); answered {
 		t.Error("answered at once")
 	}
 	b.mu.Lock()
@@ -333,13 +417,16 @@ func TestCorrupt(t *testing.T) {
 	a.next = a.next.Add(-lastPause)
 	b.tried[low] = a
 	b.mu.Unlock()
-	if answered, _ := offerTo(t, b, low); !answered {
+	if answered, _, _ := offerTo(t, b, low); !answered {
 		t.Error("not answered after a while")
+	}
+	if answered, _, _ := offerTo(t, b, low); answered {
+		t.Error("linked twice")
 	}
 }
 
 // offerTo offers b memory as the program at peer does, and says whether it was taken.
-func offerTo(t *testing.T, b *Table, peer netip.AddrPort) (answered bool, shared []byte) {
+func offerTo(t *testing.T, b *Table, peer netip.AddrPort) (answered bool, shared []byte, conn *net.UnixConn) {
 	t.Helper()
 	fd, err := newMemory()
 	if err != nil {
@@ -350,93 +437,100 @@ func offerTo(t *testing.T, b *Table, peer netip.AddrPort) (answered bool, shared
 	if err != nil {
 		t.Fatal(err)
 	}
-	conn, err := net.DialUnix("unixpacket", nil, meetingPoint(b.self))
+	t.Cleanup(func() { _ = unix.Munmap(shared) })
+	conn = knock(t, b.self)
+	return say(t, conn, offer+peer.String(), fd) == accepted, shared, conn
+}
+
+// knock connects to the table of an address.
+func knock(t *testing.T, at netip.AddrPort) *net.UnixConn {
+	t.Helper()
+	conn, err := net.DialUnix("unixpacket", nil, meetingPoint(at))
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		_ = conn.Close()
-		_ = unix.Munmap(shared)
-	})
-	if _, _, err := conn.WriteMsgUnix([]byte(offer+peer.String()), unix.UnixRights(fd), nil); err != nil {
+	t.Cleanup(func() { _ = conn.Close() })
+	return conn
+}
+
+// say says something to a table, along with descriptors, and returns the answer.
+func say(t *testing.T, conn *net.UnixConn, text string, fds ...int) (answer string) {
+	t.Helper()
+	if _, _, err := conn.WriteMsgUnix([]byte(text), unix.UnixRights(fds...), nil); err != nil {
 		t.Fatal(err)
 	}
 	_ = conn.SetReadDeadline(time.Now().Add(time.Minute))
-	var answer [maxOffer]byte
-	n, _ := conn.Read(answer[:])
-	return string(answer[:n]) == accepted, shared
+	var b [maxOffer]byte
+	n, _ := conn.Read(b[:])
+	return string(b[:n])
 }
 
 // TestRefused: an invalid offer makes no link, and does no harm.
 func TestRefused(t *testing.T) {
 	b := table(t, middle)
-	good, err := newMemory()
+	good := memoryFile(t, memory, memory, seals)
+	file, err := os.Create(t.TempDir() + "/file")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer unix.Close(good)
-	unsealed, err := unix.MemfdCreate("test", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer unix.Close(unsealed)
-	if err := unix.Ftruncate(unsealed, memory); err != nil {
-		t.Fatal(err)
-	}
-	short, err := unix.MemfdCreate("test", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer unix.Close(short)
-	if _, err := unix.FcntlInt(uintptr(short), unix.F_ADD_SEALS, seals); err != nil {
-		t.Fatal(err)
-	}
-	absent, err := unix.MemfdCreate("test", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer unix.Close(absent)
-	if err := unix.Ftruncate(absent, memory); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := unix.FcntlInt(uintptr(absent), unix.F_ADD_SEALS, seals); err != nil {
+	defer file.Close()
+	if _, err := file.Write(make([]byte, memory)); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range []struct {
 		name, offer string
 		fds         []int
 	}{
-		{"nothing", "", nil},
 		{"something else", "hello", []int{good}},
+		{"an address alone", low.String(), []int{good}},
 		{"another version", "rings 2 " + low.String(), []int{good}},
 		{"no address", offer + "here", []int{good}},
 		{"a higher address", offer + high.String(), []int{good}},
 		{"its own address", offer + middle.String(), []int{good}},
 		{"no memory", offer + low.String(), nil},
 		{"two memories", offer + low.String(), []int{good, good}},
-		{"memory that can shrink", offer + low.String(), []int{unsealed}},
-		{"memory too short", offer + low.String(), []int{short}},
-		{"memory that isn't there", offer + low.String(), []int{absent}},
+		{"memory that can shrink", offer + low.String(), []int{memoryFile(t, memory, memory, unix.F_SEAL_SEAL|unix.F_SEAL_GROW)}},
+		{"memory too short", offer + low.String(), []int{memoryFile(t, memory-4096, memory, seals)}},
+		{"memory that isn't there", offer + low.String(), []int{memoryFile(t, memory, 0, seals)}},
+		{"a file, which can shrink", offer + low.String(), []int{int(file.Fd())}},
 		{"no memory at all", offer + low.String(), []int{int(os.Stdin.Fd())}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			conn, err := net.DialUnix("unixpacket", nil, meetingPoint(middle))
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer conn.Close()
-			if c.offer == "" {
-				_ = conn.CloseWrite()
-			} else if _, _, err := conn.WriteMsgUnix([]byte(c.offer), unix.UnixRights(c.fds...), nil); err != nil {
-				t.Fatal(err)
-			}
-			_ = conn.SetReadDeadline(time.Now().Add(time.Minute))
-			var answer [maxOffer]byte
-			if n, _ := conn.Read(answer[:]); n > 0 || b.Linked() {
-				t.Errorf("answered %q, linked: %t", answer[:n], b.Linked())
+			if answer := say(t, knock(t, middle), c.offer, c.fds...); answer != "" || b.Linked() {
+				t.Errorf("answered %q, linked: %t", answer, b.Linked())
 			}
 		})
 	}
+	if n := descriptors(t, "test"); n != 4 { // those that were offered
+		t.Errorf("%d descriptors are open, want 4", n)
+	}
+	t.Run("nothing", func(t *testing.T) {
+		conn := knock(t, middle)
+		_ = conn.CloseWrite()
+		if n, _ := conn.Read(make([]byte, 1)); n > 0 || b.Linked() {
+			t.Errorf("%d bytes of answer, linked: %t", n, b.Linked())
+		}
+	})
+}
+
+// memoryFile returns memory of some size, with some of it allocated.
+func memoryFile(t *testing.T, size, allocated int64, seals int) int {
+	t.Helper()
+	fd, err := unix.MemfdCreate("test", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Close(fd) })
+	if err = unix.Ftruncate(fd, size); err == nil && allocated > 0 {
+		err = unix.Fallocate(fd, unix.FALLOC_FL_KEEP_SIZE, 0, allocated)
+	}
+	if err == nil {
+		_, err = unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, seals)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fd
 }
 
 // TestOtherUser: memory is not shared with other users' programs, whichever side connects.
@@ -446,21 +540,20 @@ func TestOtherUser(t *testing.T) {
 	}
 	const nobody = 65534
 	b := table(t, high)
+	var stranger *net.UnixConn
 	as(t, nobody, func() {
-		conn, err := net.DialUnix("unixpacket", nil, meetingPoint(high))
-		if err != nil {
+		var err error
+		if stranger, err = net.DialUnix("unixpacket", nil, meetingPoint(high)); err != nil {
 			t.Error(err)
-			return
-		}
-		defer conn.Close()
-		_ = conn.SetReadDeadline(time.Now().Add(time.Minute))
-		var answer [1]byte
-		if n, _ := conn.Read(answer[:]); n > 0 {
-			t.Error("somebody else was answered")
 		}
 	})
-	if b.Linked() {
-		t.Error("linked with somebody else")
+	defer stranger.Close()
+	// Having refused the connection, b may have closed it already.
+	_, _, _ = stranger.WriteMsgUnix([]byte(offer+low.String()), unix.UnixRights(memoryFile(t, memory, memory, seals)), nil)
+	_ = stranger.SetReadDeadline(time.Now().Add(time.Minute))
+	var answer [maxOffer]byte
+	if n, _ := stranger.Read(answer[:]); n > 0 || b.Linked() {
+		t.Errorf("somebody else got the answer %q, linked: %t", answer[:n], b.Linked())
 	}
 	var squatter *net.UnixListener
 	as(t, nobody, func() {
@@ -472,8 +565,14 @@ func TestOtherUser(t *testing.T) {
 	defer squatter.Close()
 	a := table(t, low)
 	a.dial(middle)
-	if a.Linked() {
-		t.Error("offered memory to somebody else")
+	conn, err := squatter.AcceptUnix()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	var said [maxOffer]byte
+	if n, oobn, _, _, err := conn.ReadMsgUnix(said[:], make([]byte, maxOffer)); n > 0 || oobn > 0 || a.Linked() {
+		t.Errorf("offered memory to somebody else: %q, %d bytes of descriptors, %v, linked: %t", said[:n], oobn, err, a.Linked())
 	}
 }
 
@@ -497,17 +596,10 @@ func as(t *testing.T, uid int, do func()) {
 // returning.
 func TestSilent(t *testing.T) {
 	b := table(t, high)
-	connect := func() {
-		conn, err := net.DialUnix("unixpacket", nil, meetingPoint(high))
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = conn.Close() })
-	}
-	connect()
-	connect()
+	knock(t, high)
+	knock(t, high)
 	meet(t, table(t, low), b)
-	connect()
+	knock(t, high)
 	if !soon.Until(func() bool { b.mu.Lock(); defer b.mu.Unlock(); return b.answering != nil }) {
 		t.Fatal("nobody is listened to")
 	}
@@ -519,7 +611,7 @@ func TestSilent(t *testing.T) {
 }
 
 // TestUnanswered: a peer that is there but says nothing is looked for at ever longer intervals, like one that isn't
-// there.
+// there. Nothing is put meanwhile that it might never take.
 func TestUnanswered(t *testing.T) {
 	silent, err := net.ListenUnix("unixpacket", meetingPoint(high))
 	if err != nil {
@@ -529,10 +621,49 @@ func TestUnanswered(t *testing.T) {
 	a := table(t, low)
 	before := attempt{next: time.Now().Add(time.Hour), pause: lastPause}
 	a.tried[high] = before
-	a.dial(high)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		a.dial(high)
+	}()
+	hear(t, silent)
+	if a.Link(high) != nil {
+		t.Error("there is a link without an answer")
+	}
+	<-done
 	if now := a.tried[high]; a.Linked() || now != before {
 		t.Errorf("linked: %t; tried again at %v, paused for %v; want %v, %v", a.Linked(), now.next, now.pause, before.next, before.pause)
 	}
+}
+
+// TestOtherAnswer: a peer that doesn't accept what it was offered, such as one of another version, is not linked with.
+func TestOtherAnswer(t *testing.T) {
+	other, err := net.ListenUnix("unixpacket", meetingPoint(high))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	a := table(t, low)
+	go a.dial(high)
+	conn := hear(t, other)
+	_, _ = conn.Write([]byte("rings 2")) // fails if a's patience is over
+	if n, err := conn.Read(make([]byte, 1)); !errors.Is(err, io.EOF) || a.Link(high) != nil {
+		t.Errorf("the connection goes on: %d bytes, %v", n, err)
+	}
+}
+
+// hear accepts a connection, and reads the offer.
+func hear(t *testing.T, l *net.UnixListener) *net.UnixConn {
+	t.Helper()
+	conn, err := l.AcceptUnix()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	if n, err := conn.Read(make([]byte, maxOffer)); err != nil {
+		t.Fatalf("%d bytes of an offer, %v", n, err)
+	}
+	return conn
 }
 
 // TestPauses: a peer that isn't there is looked for again after a second, then at ever longer intervals.
@@ -542,6 +673,7 @@ func TestPauses(t *testing.T) {
 	var tried []time.Duration
 	for at := time.Duration(0); at < 5*time.Minute; at += time.Second / 2 {
 		before := a.tried[high].next
+		a.try(middle, now.Add(at)) // another one's pauses are its own
 		a.try(high, now.Add(at))
 		if a.tried[high].next != before {
 			tried = append(tried, at)
@@ -604,24 +736,27 @@ func TestElsewhere(t *testing.T) {
 	}
 }
 
-// TestStrangers: a program that runs as the overflow user of its user namespace shares memory with nobody.
+// TestStrangers: a program that runs as the overflow user of its user namespace shares memory with nobody. One that runs
+// as another user there does.
 func TestStrangers(t *testing.T) {
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(self)
-	cmd.Env = append(os.Environ(), strangerEnv+"=1")
-	cmd.SysProcAttr = &syscall.SysProcAttr{
-		Cloneflags:  unix.CLONE_NEWUSER,
-		UidMappings: []syscall.SysProcIDMap{{ContainerID: strangers(), HostID: os.Getuid(), Size: 1}},
-	}
-	said, err := cmd.Output()
-	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) || errors.Is(err, unix.ENOSPC) {
-		t.Skip("no user namespaces here:", err)
-	}
-	if want := fmt.Sprintf("user %d: ", strangers()); err != nil || !strings.HasPrefix(string(said), want) {
-		t.Errorf("Listen said %q (%v), want an error that begins with %q", said, err, want)
+	for uid, want := range map[int]string{strangers(): fmt.Sprintf("user %d: ", strangers()), 0: "<nil>"} {
+		cmd := exec.Command(self)
+		cmd.Env = append(os.Environ(), strangerEnv+"=1")
+		cmd.SysProcAttr = &syscall.SysProcAttr{
+			Cloneflags:  unix.CLONE_NEWUSER,
+			UidMappings: []syscall.SysProcIDMap{{ContainerID: uid, HostID: os.Getuid(), Size: 1}},
+		}
+		said, err := cmd.Output()
+		if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) || errors.Is(err, unix.ENOSPC) {
+			t.Skip("no user namespaces here:", err)
+		}
+		if err != nil || !strings.HasPrefix(string(said), want) {
+			t.Errorf("Listen as user %d said %q (%v), want what begins with %q", uid, said, err, want)
+		}
 	}
 }
 
@@ -630,8 +765,9 @@ func TestNobody(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can become somebody else")
 	}
-	if !knowsAll() {
-		t.Skip("this user namespace doesn't know every user")
+	const first = "user:[4026531837]" // PROC_USER_INIT_INO of Linux
+	if ns, err := os.Readlink("/proc/self/ns/user"); ns != first {
+		t.Skipf("this is not the first user namespace, which knows every user: %s, %v", ns, err)
 	}
 	as(t, strangers(), func() {
 		tab, err := Listen(low, func(netip.Addr) bool { return true })
