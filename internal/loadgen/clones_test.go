@@ -16,12 +16,16 @@ func (d slowerDevice) OpenQueue(i int) (Queue, error) {
 // TestClonesEnd: clones that complete their work, each at its own time, have rates of their own, also in a ramp;
 // their group has the time of the one that ends last, as in fio.
 func TestClonesEnd(t *testing.T) {
-	for name, ramp := range map[string]time.Duration{"measured": 0, "the first within the ramp": 300 * time.Millisecond} {
+	for name, c := range map[string]struct{ ramp, runtime time.Duration }{
+		"measured": {}, "the first within the ramp": {ramp: 300 * time.Millisecond},
+		"the last when the time is over": {runtime: 900 * time.Millisecond},
+	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				const delay, every = time.Millisecond, 40 * time.Millisecond
 				s := spec("read")
-				s.IODepth, s.NumJobs, s.RampTime, s.LogEvery = 1, 3, ramp, every
+				s.IODepth, s.NumJobs, s.RampTime, s.LogEvery = 1, 3, c.ramp, every
+				s.Runtime, s.Size = c.runtime, fakeSize
 				res, err := Run(t.Context(), slowerDevice{&fakeDevice{delay: delay}}, []Spec{s}, Options{Interval: every})
 				if err != nil {
 					t.Fatal(err)

@@ -115,6 +115,8 @@ func TestHowMuch(t *testing.T) {
 		{"each of two", func(s *Spec) { s.NumberIOs, s.NumJobs = 5, 2 }, 10},
 		{"before the time is over", func(s *Spec) { s.NumberIOs, s.Runtime = 5, time.Hour }, 5},
 		{"with a rate", func(s *Spec) { s.NumberIOs, s.RateIOPS = 5, [ops]int{100, 0} }, 5},
+		{"behind a rate", func(s *Spec) { s.NumberIOs, s.RateIOPS, s.IODepth = 5, [ops]int{Read: 10_000}, 1 }, 5},
+		{"bytes behind a rate", func(s *Spec) { s.IOSize, s.RateIOPS, s.IODepth = 40<<10, [ops]int{Read: 10_000}, 1 }, 10},
 		{"bytes before the time is over", func(s *Spec) { s.IOSize, s.Runtime = 40<<10, time.Hour }, 10},
 	} {
 		t.Run(c.name, func(t *testing.T) {

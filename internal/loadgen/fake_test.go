@@ -37,12 +37,17 @@ type fakeQueue fakeDevice
 func (q *fakeQueue) Alloc(n int) ([]byte, error) { q.lent.Add(1); return make([]byte, n), nil }
 func (q *fakeQueue) Free([]byte)                 { q.lent.Add(-1) }
 
-func (q *fakeQueue) Submit(io *IO) {
+// begin counts an operation as outstanding.
+func (q *fakeQueue) begin() {
 	for d := q.depth.Add(1); ; {
 		if old := q.deepest.Load(); d <= old || q.deepest.CompareAndSwap(old, d) {
 			break
 		}
 	}
+}
+
+func (q *fakeQueue) Submit(io *IO) {
+	q.begin()
 	n := q.count.Add(1)
 	io.Err = nil
 	if n == q.failAt {

@@ -2,6 +2,7 @@ package loadgen
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -14,7 +15,11 @@ import (
 	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	// The clock of a bubble begins in 2000: no time is to be negative there, as none is in a program.
+	epoch = time.Unix(0, 0)
+	goleak.VerifyTestMain(m)
+}
 
 func spec(rw string) Spec {
 	bs := Fixed(4096)
@@ -315,6 +320,47 @@ func TestErrorEndsTheRun(t *testing.T) {
 		if n := res.Jobs[0].Errors + res.Jobs[1].Errors; n != 1 {
 			t.Errorf("%d errors counted, want 1", n)
 		}
+	}
+}
+
+// scarceDevice has buffers for some operations.
+type scarceDevice struct {
+	fakeDevice
+
+	buffers int64
+}
+
+func (d *scarceDevice) OpenQueue(int) (Queue, error) {
+	return scarceQueue{(*fakeQueue)(&d.fakeDevice), d}, nil
+}
+
+type scarceQueue struct {
+	*fakeQueue
+
+	d *scarceDevice
+}
+
+var errScarce = errors.New("no more memory")
+
+func (q scarceQueue) Alloc(n int) ([]byte, error) {
+	if q.lent.Load() == q.d.buffers {
+		return nil, errScarce
+	}
+	return q.fakeQueue.Alloc(n)
+}
+
+// A run whose buffers can't all be had doesn't begin, and gives back those that it has; the error says which job it
+// was.
+func TestNoMemory(t *testing.T) {
+	d := &scarceDevice{buffers: 12}
+	s := spec("read")
+	s.NumJobs = 2
+	_, err := Run(t.Context(), d, []Spec{s}, Options{})
+	if !errors.Is(err, errScarce) || !strings.HasPrefix(err.Error(), "test: job 1: ") {
+		t.Errorf("the error is %v", err)
+	}
+	if lent, ios := d.lent.Load(), d.count.Load(); lent != 0 || ios != 0 {
+		t.Errorf("%d buffers were not freed, %d operations began", lent, ios)
 	}
 }
 

@@ -97,6 +97,9 @@ func testRatesOfSeveral(t *testing.T) {
 		if n, worst := int(m.IOs), time.Duration(m.Latency.Max()); n < rate || n > rate+1 || worst > leastWait {
 			t.Errorf("of %d a second %d began, %v late at most", rate, n, worst)
 		}
+		if j.Duration != time.Second {
+			t.Errorf("at %d a second, a second took %v", rate, j.Duration)
+		}
 	}
 }
 
@@ -251,6 +254,23 @@ func testUnstartedVerified(t *testing.T) {
 			t.Errorf("rates %v: %d had not begun, %d bytes verified", rate, res.Unstarted, res.Verified)
 		}
 	}
+}
+
+// What was written at a rate is read back as fast as possible, at the job's depth.
+func TestRateOfReadingBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		s := verifySpec("write")
+		s.RateIOPS[Write], s.IODepth = 256, 4
+		d := &fakeDevice{delay: time.Millisecond, data: make([]byte, fakeSize)}
+		res, err := runOne(d, s)
+		if err != nil || res.Verified != fakeSize {
+			t.Fatalf("%d bytes verified, %v", res.Verified, err)
+		}
+		if wrote, all := time.Second, time.Since(began); all < wrote || all > wrote+fakeSize/4096/4*time.Millisecond || d.deepest.Load() != 4 {
+			t.Errorf("writing a second and reading back took %v, with %d at a time", all, d.deepest.Load())
+		}
+	})
 }
 
 // With a rate that is too high for operations to be counted, there are as many as possible, and the job ends in

@@ -16,6 +16,7 @@ func (d *serialDevice) OpenQueue(int) (Queue, error) {
 	go func() {
 		for io := range q.ch {
 			time.Sleep(time.Millisecond)
+			q.depth.Add(-1)
 			io.Done(io)
 		}
 	}()
@@ -29,6 +30,7 @@ type serialQueue struct {
 }
 
 func (q *serialQueue) Submit(io *IO) {
+	q.begin()
 	q.move(io)
 	io.Err = nil
 	q.ch <- io
@@ -65,9 +67,13 @@ func TestSeek(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s := seeking("randread", c.target)
 			s.IODepth = c.iodepth
-			res, err := Run(context.Background(), &serialDevice{}, []Spec{s}, Options{})
+			d := &serialDevice{}
+			res, err := Run(context.Background(), d, []Spec{s}, Options{})
 			if err != nil {
 				t.Fatal(err)
+			}
+			if got, most := int(d.deepest.Load()), min(2*max(c.depth, 1), c.iodepth); got > most {
+				t.Errorf("%v of %d: %d were outstanding, although the greatest depth to try is %d", c.target, c.iodepth, got, most)
 			}
 			j, m := &res.Jobs[0], &res.Jobs[0].Ops[Read]
 			if !j.Sought || j.SoughtDepth != c.depth {

@@ -54,6 +54,60 @@ func TestThinkTime(t *testing.T) {
 	}
 }
 
+// promptDevice ends each operation before Submit returns.
+type promptDevice struct {
+	fakeDevice
+
+	late time.Duration // by how much Submit returns later
+}
+
+func (d *promptDevice) OpenQueue(int) (Queue, error) {
+	return promptQueue{(*fakeQueue)(&d.fakeDevice), d.late}, nil
+}
+
+type promptQueue struct {
+	*fakeQueue
+
+	late time.Duration
+}
+
+func (q promptQueue) Submit(io *IO) {
+	q.begin()
+	q.seen(io)
+	time.Sleep(q.delay)
+	q.depth.Add(-1)
+	io.Done(io)
+	time.Sleep(q.late)
+}
+
+// TestThinkTimeOfPrompt: a job whose operations end while it still starts others rests when none is left to start.
+func TestThinkTimeOfPrompt(t *testing.T) {
+	const ms = time.Millisecond
+	for name, c := range map[string]struct {
+		delay, late time.Duration
+		want        []time.Duration
+	}{
+		"at once":              {ms, 0, []time.Duration{0, ms, 12 * ms, 13 * ms, 24 * ms, 25 * ms}},
+		"longer than the rest": {0, 20 * ms, []time.Duration{0, 0, 50 * ms, 50 * ms, 100 * ms, 100 * ms}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				began, when := time.Now(), starts{}
+				s := spec("read")
+				s.IODepth, s.ThinkTime, s.ThinkIOs, s.NumberIOs = 2, 10*ms, 2, 6
+				d := &promptDevice{fakeDevice{delay: c.delay, seen: func(*IO) { when.note(began) }}, c.late}
+				res, err := Run(t.Context(), d, []Spec{s}, Options{})
+				if err != nil || !slices.Equal(when.at, c.want) || d.deepest.Load() != 1 {
+					t.Fatalf("%v; operations began at %v, want %v; %d at a time", err, when.at, c.want, d.deepest.Load())
+				}
+				if n := res.Jobs[0].Ops[Read].IOs; n != 6 {
+					t.Errorf("%d operations are counted", n)
+				}
+			})
+		})
+	}
+}
+
 // TestEndOfThinking: a run that ends while its jobs rest doesn't wait for them, and what it wrote is checked.
 func TestEndOfThinking(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -62,8 +116,8 @@ func TestEndOfThinking(t *testing.T) {
 		s.IODepth, s.NumJobs, s.ThinkTime, s.Runtime, s.Verify = 2, 2, time.Hour, time.Second, true
 		d := &fakeDevice{delay: time.Millisecond, data: make([]byte, fakeSize)}
 		res, err := runOne(d, s)
-		if err != nil || res.Ops[Write].IOs != 2 || res.Verified != 2*4096 {
-			t.Errorf("%v; %d operations, %d bytes verified", err, res.Ops[Write].IOs, res.Verified)
+		if err != nil || res.Ops[Write].IOs != 2 || res.Duration != s.Runtime || res.Verified != 2*4096 {
+			t.Errorf("%v; %d operations in %v, %d bytes verified", err, res.Ops[Write].IOs, res.Duration, res.Verified)
 		}
 		if took := time.Since(began); took > 2*time.Second {
 			t.Errorf("it took %v", took)

@@ -36,6 +36,9 @@ func testTrim(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		if n := d.lent.Load(); n != 0 {
+			t.Errorf("%s: %d buffers are left after the job", rw, n)
+		}
 		for i, n := range trims {
 			if n != 1 {
 				t.Errorf("%s: block %d was trimmed %d times", rw, i, n)
