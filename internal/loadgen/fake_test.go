@@ -16,7 +16,8 @@ const (
 type fakeDevice struct {
 	delay  time.Duration
 	failAt int64     // operation that fails, 0 for none
-	seen   func(*IO) // is shown every operation
+	seen   func(*IO) // is shown every operation when it begins
+	ends   func(*IO) // and when it ends
 	gate   chan struct{}
 
 	mu   sync.Mutex
@@ -62,6 +63,9 @@ func (q *fakeQueue) Submit(io *IO) {
 			<-q.gate
 		}
 		q.depth.Add(-1)
+		if q.ends != nil {
+			q.ends(io)
+		}
 		io.Done(io)
 	}
 	if q.delay > 0 {

@@ -304,7 +304,7 @@ func (j *job) aim(io *IO) bool {
 	}
 	for tries := 0; !l.claim(io.Offset, int64(io.Length)); tries++ {
 		if tries == maxTries {
-			j.err = fmt.Errorf("verify: every place to write to is being written to; use a larger --size or a lower --iodepth")
+			j.fail(fmt.Errorf("verify: every place to write to is being written to; use a larger --size or a lower --iodepth"))
 			return false
 		}
 		j.elsewhere(io, tries)
@@ -443,7 +443,7 @@ func (j *job) judge(io *IO) (int64, error) {
 	return int64(n) * l.unit, err
 }
 
-// fail records that an operation failed; the first error ends the run. Called with mu held.
+// fail records that an operation failed, or found no place; the first error ends the run. Called with mu held.
 func (j *job) fail(err error) {
 	j.errors++
 	if j.err == nil {

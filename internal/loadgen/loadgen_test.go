@@ -305,6 +305,11 @@ func testSeveralSpecs(t *testing.T) {
 	if len(res.Jobs[0].Points) < 1 {
 		t.Errorf("%d points of a job", len(res.Jobs[0].Points))
 	}
+	for _, p := range res.Jobs[0].Points {
+		if p.IOs[Read] == 0 || p.Bytes[Read] != 4096*p.IOs[Read] {
+			t.Errorf("a point has %d bytes of %d reads", p.Bytes[Read], p.IOs[Read])
+		}
+	}
 }
 
 func TestErrorEndsTheRun(t *testing.T) {
@@ -321,6 +326,36 @@ func TestErrorEndsTheRun(t *testing.T) {
 			t.Errorf("%d errors counted, want 1", n)
 		}
 	}
+}
+
+// failingDevice fails each operation, the first one first.
+type failingDevice struct{ fakeDevice }
+
+func (d *failingDevice) OpenQueue(int) (Queue, error) {
+	return failingQueue{(*fakeQueue)(&d.fakeDevice)}, nil
+}
+
+type failingQueue struct{ *fakeQueue }
+
+func (q failingQueue) Submit(io *IO) {
+	n := q.count.Add(1)
+	time.AfterFunc(time.Duration(n)*time.Millisecond, func() {
+		io.Err = fmt.Errorf("operation %d failed", n)
+		io.Done(io)
+	})
+}
+
+// Of several operations that fail the first is reported, and all are counted.
+func TestFirstError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		res, err := Run(t.Context(), &failingDevice{}, []Spec{spec("read")}, Options{})
+		if err == nil || err.Error() != "operation 1 failed" {
+			t.Errorf("the error is %v", err)
+		}
+		if j := &res.Jobs[0]; j.Errors != 8 || j.Ops[Read].IOs != 0 {
+			t.Errorf("%d errors of the depth of 8, %d operations that succeeded", j.Errors, j.Ops[Read].IOs)
+		}
+	})
 }
 
 // scarceDevice has buffers for some operations.
@@ -488,6 +523,10 @@ func TestValidate(t *testing.T) {
 		if err := s.Validate(fakeSize, fakeBlock); err == nil || !strings.Contains(err.Error(), tc.says) {
 			t.Errorf("%+v: error %v, want one that says %q", s, err, tc.says)
 		}
+	}
+	s := spec("readrand")
+	if _, err := Run(t.Context(), &fakeDevice{}, []Spec{spec("read"), s}, Options{}); err == nil || !strings.HasPrefix(err.Error(), "test: rw=readrand: ") {
+		t.Errorf("a run with it: %v", err)
 	}
 }
 

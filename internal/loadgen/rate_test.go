@@ -2,6 +2,7 @@ package loadgen
 
 import (
 	"context"
+	"errors"
 	"math"
 	"testing"
 	"testing/synctest"
@@ -120,19 +121,30 @@ func TestRateOfClones(t *testing.T) {
 
 // If a device stalls for a while, every operation that was due in that time shows it, although only a few were
 // outstanding: latencies count from when operations were due.
-func TestNoCoordinatedOmission(t *testing.T) { synctest.Test(t, testNoCoordinatedOmission) }
+func TestNoCoordinatedOmission(t *testing.T) {
+	for name, change := range map[string]func(*Spec){
+		"reads":    func(*Spec) {},
+		"refilled": func(s *Spec) { s.RW, s.Refill = "randwrite", true },
+		"verified": func(s *Spec) { s.RW, s.Verify = "randwrite", true },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { testNoCoordinatedOmission(t, change) })
+		})
+	}
+}
 
-func testNoCoordinatedOmission(t *testing.T) {
+func testNoCoordinatedOmission(t *testing.T, change func(*Spec)) {
 	const stall, slow = 150 * time.Millisecond, 10 * time.Millisecond
 	open := make(chan struct{})
 	time.AfterFunc(stall, func() { close(open) })
 	s := spec("randread")
-	s.IODepth, s.RateIOPS[Read], s.Runtime = 2, 2000, 400*time.Millisecond
-	res, err := runOne(&fakeDevice{gate: open}, s)
+	s.IODepth, s.RateIOPS, s.Runtime = 2, [ops]int{Read: 2000, Write: 2000}, 400*time.Millisecond
+	change(&s)
+	res, err := runOne(&fakeDevice{gate: open, data: make([]byte, fakeSize)}, s)
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := &res.Ops[Read]
+	m := res.Total()
 	if m.IOs < 800 || m.IOs > 801 { // the one at the end may be due or not
 		t.Errorf("%d operations of 800 that were due", m.IOs)
 	}
@@ -269,6 +281,20 @@ func TestRateOfReadingBack(t *testing.T) {
 		}
 		if wrote, all := time.Second, time.Since(began); all < wrote || all > wrote+fakeSize/4096/4*time.Millisecond || d.deepest.Load() != 4 {
 			t.Errorf("writing a second and reading back took %v, with %d at a time", all, d.deepest.Load())
+		}
+	})
+}
+
+// TestNoPace: a run that can't keep to a rate ends at once, and says why; its other jobs end, too.
+func TestNoPace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		none := errors.New("no descriptors")
+		s, other := spec("read"), spec("randread")
+		s.RateIOPS[Read], s.Runtime, other.Runtime = 1000, time.Minute, time.Minute
+		began, d := time.Now(), &fakeDevice{delay: time.Millisecond}
+		_, err := Run(t.Context(), d, []Spec{s, other}, Options{pace: func(*pacer) (func(), error) { return nil, none }})
+		if took := time.Since(began); !errors.Is(err, none) || took > time.Second || d.lent.Load() != 0 {
+			t.Errorf("%v after %v, %d buffers are left", err, took, d.lent.Load())
 		}
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -175,6 +176,122 @@ func testVerifyFinds(t *testing.T) {
 			t.Errorf("%s: no error is counted", name)
 		}
 	}
+}
+
+// A read during the run that finds other data than was written is reported, even if the data is right in the end.
+func TestVerifyFindsMeanwhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		wrong := int64(-1)
+		written := map[int64]bool{}
+		d := &fakeDevice{data: make([]byte, fakeSize)}
+		d.seen = func(io *IO) {
+			switch {
+			case wrong >= 0:
+				d.data[wrong+1000] &^= 4
+			case io.Op == Write:
+				written[io.Offset] = true
+			case written[io.Offset] && d.data[io.Offset+1000]&4 == 0:
+				wrong = io.Offset
+				d.data[wrong+1000] |= 4
+			}
+		}
+		s := verifySpec("randrw")
+		s.IODepth, s.Loops = 1, 2
+		_, err := runOne(d, s)
+		if ve := (*VerifyError)(nil); !errors.As(err, &ve) || ve.Offset != wrong {
+			t.Errorf("%v, want a VerifyError at %d", err, wrong)
+		}
+	})
+}
+
+// TestVerifyReadsBack: all that was written is read back, and nothing else.
+func TestVerifyReadsBack(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*Spec)
+		reads  int
+	}{
+		"all":    {func(*Spec) {}, fakeSize / 4096},
+		"a part": {func(s *Spec) { s.NumberIOs = 5 }, 5},
+		"an end that is no multiple": {func(s *Spec) {
+			s.BS[Write], s.Offset = Split{{Bytes: 4096, Percent: 50}, {Bytes: 16384, Percent: 50}}, 4096
+		}, fakeSize / 16384},
+		"by several": {func(s *Spec) { s.NumJobs = 3 }, fakeSize / 4096},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				reads := atomic.Int64{}
+				s := verifySpec("write")
+				c.change(&s)
+				d := &fakeDevice{delay: time.Millisecond, data: make([]byte, fakeSize), seen: func(io *IO) {
+					if io.Op != Read {
+						return
+					}
+					reads.Add(1)
+					if io.Offset < s.Offset || io.Offset+int64(io.Length) > fakeSize {
+						t.Errorf("%d bytes are read back at %d", io.Length, io.Offset)
+					}
+				}}
+				res, err := runOne(d, s)
+				if err != nil {
+					t.Fatal(err)
+				}
+				want := fakeSize - s.Offset
+				if s.NumberIOs > 0 {
+					want = s.NumberIOs * 4096
+				}
+				if res.Verified != want || reads.Load() != int64(c.reads) {
+					t.Errorf("%d bytes are read back by %d reads, want %d by %d", res.Verified, reads.Load(), want, c.reads)
+				}
+			})
+		})
+	}
+}
+
+// crowded returns a spec whose writes all want to go to the same block.
+func crowded() Spec {
+	s := verifySpec("randwrite")
+	s.Distribution, s.Offset, s.Size = Distribution{Zipf, 100}, 64<<10, 16*4096
+	s.Runtime, s.TimeBased = time.Minute, true
+	return s
+}
+
+// TestVerifyCrowded: writes under way never overlap, even if they fill the range to the last block; one that finds no
+// place ends the run.
+func TestVerifyCrowded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		under := map[int64]bool{}
+		d := &fakeDevice{delay: time.Second, data: make([]byte, fakeSize)}
+		d.ends = func(io *IO) {
+			mu.Lock()
+			defer mu.Unlock()
+			delete(under, io.Offset)
+		}
+		d.seen = func(io *IO) {
+			mu.Lock()
+			defer mu.Unlock()
+			if io.Op != Write {
+				return
+			}
+			if under[io.Offset] || io.Offset < 64<<10 || io.Offset >= 128<<10 {
+				t.Errorf("a write at %d, while others are under way at %v", io.Offset, under)
+			}
+			under[io.Offset] = true
+		}
+		if _, err := Run(t.Context(), d, []Spec{crowded(), crowded()}, Options{}); err != nil || d.deepest.Load() != 16 {
+			t.Errorf("%v; %d at a time, want 16", err, d.deepest.Load())
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		d := &fakeDevice{delay: time.Second, data: make([]byte, fakeSize)}
+		third := crowded()
+		third.IODepth = 1
+		_, err := Run(t.Context(), d, []Spec{crowded(), crowded(), third}, Options{})
+		if took := time.Since(began); err == nil || !strings.Contains(err.Error(), "every place to write to is being written to") || took > 2*time.Second {
+			t.Errorf("after %v: %v", took, err)
+		}
+	})
 }
 
 // An interrupted run is not verified: nobody waits for it.
