@@ -95,7 +95,6 @@ func (j *job) release() {
 			j.queue.Free(io.mem)
 		}
 	}
-	j.ios = nil
 }
 
 // planned reports whether all operations come by the plan. If one direction has a rate and the other doesn't,

@@ -412,6 +412,49 @@ func TestCancel(t *testing.T) {
 	}
 }
 
+// Operations outstanding when a run is interrupted end before it, and count.
+func TestCancelWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
+		defer cancel()
+		d := &fakeDevice{delay: time.Second}
+		s := spec("randread")
+		s.Runtime = time.Hour
+		res, err := Run(ctx, d, []Spec{s}, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if j := &res.Jobs[0]; d.depth.Load() != 0 || j.Ops[Read].IOs != 16 || j.Duration != 2*time.Second {
+			t.Errorf("%d operations in %v, want 16 in 2s; %d are left", j.Ops[Read].IOs, j.Duration, d.depth.Load())
+		}
+	})
+}
+
+// The samples of a run cover it; a remainder at the end that is less than half an interval is left out, since it says
+// little about a rate.
+func TestSeries(t *testing.T) {
+	for runtime, samples := range map[time.Duration]int{3 * time.Second: 3, 3400 * time.Millisecond: 3, 3600 * time.Millisecond: 4} {
+		synctest.Test(t, func(t *testing.T) {
+			s := spec("randread")
+			s.Runtime, s.IODepth = runtime, 4
+			reports := 0
+			// No operation ends when an interval does.
+			res, err := Run(t.Context(), &fakeDevice{delay: 9_999_900}, []Spec{s}, Options{Report: func(*Progress) { reports++ }})
+			if err != nil || len(res.Series) != samples || reports != samples || len(res.Jobs[0].Points) != 3 {
+				t.Fatalf("%v; %d samples, %d reports, %d points of the job", err, len(res.Series), reports, len(res.Jobs[0].Points))
+			}
+			at := time.Duration(0)
+			for i, p := range res.Series {
+				at += p.Length
+				if got := p.IOPS(); p.At != at || got < 398 || got > 402 || p.Bandwidth() != 4096*got ||
+					p.P50 < 9_900_000 || p.P50 > 10_100_000 || p.P99 != p.P50 {
+					t.Errorf("sample %d: %v until %v, %v reads a second, %v bytes, p50 %d", i, p.Length, p.At, got, p.Bandwidth(), p.P50)
+				}
+			}
+		})
+	}
+}
+
 func TestProgress(t *testing.T) { synctest.Test(t, testProgress) }
 
 func testProgress(t *testing.T) {

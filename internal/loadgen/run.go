@@ -204,7 +204,7 @@ func (r *run) nextEvent() (at int64, act func()) {
 		t.mu.Unlock()
 		s := t.spec
 		switch when := r.began + int64(s.Delay+s.RampTime); {
-		case finished || r.verifying || t.stop.Load():
+		case finished || t.stop.Load():
 		case !t.begun:
 			if when = r.began + int64(s.Delay); when < at {
 				at, act = when, t.begin

@@ -156,6 +156,46 @@ func TestStartDelay(t *testing.T) {
 	}
 }
 
+// TestTimesOfSeveral: each job begins, is measured and ends at its own times, whichever is named first.
+func TestTimesOfSeveral(t *testing.T) {
+	const delay = time.Millisecond
+	early, late := spec("read"), spec("write")
+	early.Delay, early.RampTime, early.Runtime = 500*time.Millisecond, time.Second, 2*time.Second
+	late.Delay, late.RampTime, late.Runtime = time.Second, 3*time.Second, 5*time.Second
+	for _, specs := range [][]Spec{{early, late}, {late, early}} {
+		synctest.Test(t, func(t *testing.T) {
+			began := time.Now()
+			var mu sync.Mutex
+			var first, last [ops]time.Duration
+			d := &fakeDevice{delay: delay, seen: func(io *IO) {
+				mu.Lock()
+				defer mu.Unlock()
+				if last[io.Op] = time.Since(began); first[io.Op] == 0 {
+					first[io.Op] = last[io.Op]
+				}
+			}}
+			res, err := Run(t.Context(), d, specs, Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i := range specs {
+				s, op := &specs[i], Read
+				if s.Does(Write) {
+					op = Write
+				}
+				near := func(what string, got, want time.Duration) {
+					if got < want-delay || got > want+delay {
+						t.Errorf("%v: %s %v, want %v", op, what, got, want)
+					}
+				}
+				near("the first began after", first[op], s.Delay)
+				near("the last began after", last[op], s.Delay+s.RampTime+s.Runtime)
+				near("it took", res.Jobs[i].Duration, s.Runtime)
+			}
+		})
+	}
+}
+
 // TestEndBeforeTheStart: a run that ends before its jobs begin starts nothing.
 func TestEndBeforeTheStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -31,10 +31,13 @@ func testVerify(t *testing.T) {
 			"looping": func(s *Spec) { s.Runtime = 50 * time.Millisecond },
 			"split":   func(s *Spec) { s.BS[Write] = Split{{Bytes: 4096, Percent: 50}, {Bytes: 16384, Percent: 50}} },
 			"range":   func(s *Spec) { s.BS[Read], s.BS[Write] = Range(4096, 16384), Range(4096, 16384) },
-			"align":   func(s *Spec) { s.BS[Write], s.Align[Write] = Fixed(8192), 4096 },
-			"jobs":    func(s *Spec) { s.NumJobs = 3 },
-			"zipf":    func(s *Spec) { s.Distribution = Distribution{Zipf, 3}; s.Runtime = 50 * time.Millisecond },
-			"rate":    func(s *Spec) { s.RateIOPS = [ops]int{2000, 2000}; s.Runtime = 50 * time.Millisecond },
+			"align": func(s *Spec) {
+				s.BS, s.Align = [ops]Split{Fixed(8192), Fixed(8192), Fixed(8192)}, [ops]int{Read: 4096, Write: 4096}
+			},
+			"delay": func(s *Spec) { s.Delay = time.Second },
+			"jobs":  func(s *Spec) { s.NumJobs = 3 },
+			"zipf":  func(s *Spec) { s.Distribution = Distribution{Zipf, 3}; s.Runtime = 50 * time.Millisecond },
+			"rate":  func(s *Spec) { s.RateIOPS = [ops]int{2000, 2000}; s.Runtime = 50 * time.Millisecond },
 		} {
 			d := &fakeDevice{delay: 100 * time.Microsecond, data: make([]byte, fakeSize)}
 			s := verifySpec(rw)
