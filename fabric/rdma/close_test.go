@@ -370,6 +370,77 @@ func TestRefusedByOneThatStops(t *testing.T) {
 	}
 }
 
+// farewellCM is a connection manager that counts what is sent on a connection whose peer has disconnected.
+type farewellCM struct {
+	verbs.ConnectionManager
+	ends, late atomic.Int32
+}
+
+type farewellID struct {
+	verbs.CMID
+	cm   *farewellCM
+	left *atomic.Bool
+}
+
+type farewellQP struct {
+	verbs.QP
+	id farewellID
+}
+
+func (c *farewellCM) CreateID(handler verbs.CMHandler) (verbs.CMID, error) {
+	return c.ConnectionManager.CreateID(func(ev verbs.CMEvent) {
+		ev.ID = farewellID{ev.ID, c, new(atomic.Bool)}
+		handler(ev)
+	})
+}
+
+func (i farewellID) SetHandler(h verbs.CMHandler) {
+	i.CMID.SetHandler(func(ev verbs.CMEvent) {
+		if ev.Type == verbs.CMDisconnected {
+			i.cm.ends.Add(1)
+			i.left.Store(true)
+		}
+		h(ev)
+	})
+}
+
+func (i farewellID) CreateQP(pd verbs.PD, init verbs.QPInitAttr) (verbs.QP, error) {
+	qp, err := i.CMID.CreateQP(pd, init)
+	return farewellQP{qp, i}, err
+}
+
+func (q farewellQP) PostSend(wrs []verbs.SendWR) (int, error) {
+	if q.id.left.Load() {
+		q.id.cm.late.Add(1)
+	}
+	return q.QP.PostSend(wrs)
+}
+
+// TestNothingAfterDisconnect: a target sends nothing to a host that has disconnected, though its Asynchronous Event
+// Requests are outstanding: by then the host has no queue pair any more, which Linux 5.10 warns of each time.
+func TestNothingAfterDisconnect(t *testing.T) {
+	r := newRig(t, rdma.TargetConfig{}, memory(t, 1<<20))
+	cm := &farewellCM{ConnectionManager: r.targetNIC}
+	addr := netip.AddrPortFrom(r.addr.Addr(), 4421)
+	l, err := rdma.ListenTarget(cm, addr, r.target, rdma.TargetConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const hosts = 20
+	for range hosts {
+		if err := r.connect(t, func(cfg *host.Config) { cfg.Remote = addr }).Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	waitFor(t, "the end of all connections", func() bool { return l.Counters().Connections.Load() == 0 })
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if ends, late := cm.ends.Load(), cm.late.Load(); ends == 0 || late > 0 {
+		t.Errorf("%d of %d connections were ended by the host, and then the target sent something on %d", ends, 3*hosts, late)
+	}
+}
+
 // TestEndsOfAHostsQueue: the core is told why a queue has ended, and only what neither side wanted counts as failed.
 func TestEndsOfAHostsQueue(t *testing.T) {
 	for name, x := range map[string]struct {

@@ -61,6 +61,7 @@ type targetConn struct {
 	together int   // bytes of data that can share a packet with the response that follows
 	live     bool  // accepted: end takes it down
 	dead     error // why the connection ends
+	left     bool  // because the host has disconnected: nothing is posted that it wouldn't take
 	ended    bool  // the queue pair is destroyed
 	reaped   bool
 }
@@ -325,7 +326,7 @@ func (c *targetConn) doom(err error) bool {
 	if c.dead != nil {
 		return false
 	}
-	c.dead = err
+	c.dead, c.left = err, errors.Is(err, ErrDisconnected)
 	return c.live
 }
 

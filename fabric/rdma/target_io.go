@@ -239,7 +239,7 @@ func (c *targetConn) enqueue(r *targetRequest, state int) bool {
 }
 
 // mayPost reports whether nobody is posting or about to. Called with mu held.
-func (c *targetConn) mayPost() bool { return !c.posting && !c.handling && !c.ended }
+func (c *targetConn) mayPost() bool { return !c.posting && !c.handling && !c.ended && !c.left }
 
 // BeginRow makes the caller the one that posts, once for a row of answers; it returns false if somebody already does,
 // or is about to.
@@ -262,7 +262,7 @@ func (c *targetConn) EndRow() {
 func (c *targetConn) postAll(b *batch) {
 	c.posting, c.batch = true, b
 	for {
-		if c.ended || !c.takeReady() {
+		if c.ended || c.left || !c.takeReady() {
 			c.posting = false
 			reap := c.ended && !c.handling
 			c.mu.Unlock()
