@@ -320,9 +320,6 @@ func (k *campaign) work(ctx context.Context, jobs []*fio.Job) (*report.Work, err
 func (k *campaign) one(ctx context.Context, jobs []*fio.Job, path, repeat, depth int) (*loadgen.Result, error) {
 	k.live.begin(fmt.Sprintf("%d of %d%s: %s ×%d", k.done+1, k.all, k.left(), k.names[path], depth))
 	res, err := k.f.run(ctx, k.paths[path], jobs, k.live.show)
-	if err == nil {
-		err = ctx.Err()
-	}
 	if err != nil {
 		return nil, err
 	}
