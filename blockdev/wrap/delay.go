@@ -41,12 +41,8 @@ func (d *Delay) made(c *call) {
 }
 
 func (d *Delay) back(c *call) {
-	wait := d.least
-	if d.most > d.least {
-		wait += rand.N(d.most - d.least + 1)
-	}
 	t, _ := c.data.(*time.Timer)
-	t.Reset(wait)
+	t.Reset(d.least + rand.N(d.most-d.least+1))
 }
 
 // parseDelay parses "2ms" or "1ms-5ms".

@@ -2,6 +2,8 @@ package wrap_test
 
 import (
 	"errors"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -10,10 +12,20 @@ import (
 	"github.com/nvme-anywhere/nvmeof/blockdev/wrap"
 )
 
-// noted is a volume that notes its requests, and fails every flush.
+// noted is a volume that notes its requests, and fails every flush and to close.
 type noted struct {
 	blockdev.Volume
-	asked []blockdev.Request
+	asked      []blockdev.Request
+	registered []byte
+}
+
+var errNoted = errors.New("it doesn't close")
+
+func (n *noted) Close() error { return errors.Join(n.Volume.Close(), errNoted) }
+
+func (n *noted) Register(mem []byte) (unregister func()) {
+	n.registered = mem
+	return func() { n.registered = nil }
 }
 
 func (n *noted) Submit(r *blockdev.Request) {
@@ -42,7 +54,6 @@ func TestPassedOnWhole(t *testing.T) {
 			}
 			below := &noted{Volume: mem}
 			v := wrapped(below)
-			defer v.Close()
 			c := volumetest.NewClient(v)
 			b, all := make([]byte, 8192), [][]byte{make([]byte, 8192)}
 			for _, r := range []blockdev.Request{
@@ -67,6 +78,38 @@ func TestPassedOnWhole(t *testing.T) {
 					t.Errorf("the volume below was asked for %+v", g)
 				}
 			}
+			unregister := v.(blockdev.Registrar).Register(b)
+			if len(below.registered) != len(b) {
+				t.Error("memory isn't registered with the volume below")
+			}
+			if unregister(); below.registered != nil {
+				t.Error("memory stays registered")
+			}
+			if err := v.Close(); !errors.Is(err, errNoted) {
+				t.Errorf("closing: %v", err)
+			}
 		})
+	}
+}
+
+// TestGrowsBelow: a volume that grows below a wrapper grows.
+func TestGrowsBelow(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "v")
+	file, err := blockdev.OpenFile(path, blockdev.Options{Size: 1 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := wrap.NewFreezer(file)
+	defer v.Close()
+	told := int64(0)
+	stop := v.OnResize(func(n int64) { told = n })
+	for _, size := range []int64{2 << 20, 3 << 20} {
+		if err := errors.Join(os.Truncate(path, size), v.Refresh()); err != nil {
+			t.Fatal(err)
+		}
+		if n := v.Info().Size; n != size || told != 2<<20 {
+			t.Errorf("it has %d bytes of %d, and %d were told", n, size, told)
+		}
+		stop()
 	}
 }

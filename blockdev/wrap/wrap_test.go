@@ -54,6 +54,7 @@ func open(t *testing.T, spec string) blockdev.Volume {
 }
 
 func TestSpecs(t *testing.T) {
+	const file = "check:nosuch:1MiB" // which may have such a name
 	for spec, word := range map[string]string{
 		"delay:mem:1MiB":             "2ms",
 		"delay:2ms":                  "no volume",
@@ -76,7 +77,7 @@ func TestSpecs(t *testing.T) {
 		"freeze:some+5s:mem:1MiB":    "10s+5s",
 		"freeze:5s+some:mem:1MiB":    "10s+5s",
 		"check:":                     "no volume",
-		"check:nosuch:1MiB":          "delay:TIME:VOLUME",
+		file:                         "delay:TIME:VOLUME",
 		"check:delay:1ms:mem:banana": "banana",
 	} {
 		v, err := blockdev.Open(spec, blockdev.Options{}, wrap.Kinds()...)
@@ -86,6 +87,16 @@ func TestSpecs(t *testing.T) {
 		if !errors.Is(err, blockdev.ErrInvalid) || !strings.Contains(err.Error(), word) {
 			t.Errorf("%s: %v, want an error with %q", spec, err, word)
 		}
+		if spec == file {
+			continue
+		}
+		err = blockdev.CheckSpec(spec, blockdev.Options{}, wrap.Kinds()...)
+		if !errors.Is(err, blockdev.ErrInvalid) || !strings.Contains(err.Error(), word) {
+			t.Errorf("%s: checked with %v, want an error with %q", spec, err, word)
+		}
+	}
+	if err := blockdev.CheckSpec("check:delay:1ms:mem:1MiB", blockdev.Options{}, wrap.Kinds()...); err != nil {
+		t.Error(err)
 	}
 	v := open(t, "check:delay:1ms-2ms:fail:read@7,write%0.5=capacity:freeze:1h+1s:mem:1MiB")
 	want := "memory; can freeze; failing read@7-7 write%0.5=capacity; delayed by 1ms to 2ms; checked"
@@ -153,6 +164,23 @@ func TestDelay(t *testing.T) {
 	})
 }
 
+// TestDelayOfSlow: however long the volume below takes, the answer comes after its own.
+func TestDelayOfSlow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const frozen = 24 * time.Hour
+		v := open(t, "delay:1ms:freeze:0s+24h:mem:1MiB")
+		synctest.Wait()
+		began := time.Now()
+		if err := volumetest.NewClient(v).Write(make([]byte, 4096), 0, false); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(began); took != frozen+time.Millisecond {
+			t.Errorf("a write took %v", took)
+		}
+		v.Close()
+	})
+}
+
 func TestFail(t *testing.T) {
 	v := open(t, "fail:read@8-15,write@3=capacity,flush%100=busy,discard@0=gone,zeroes@0=readonly:mem:1MiB")
 	c := volumetest.NewClient(v)
@@ -204,10 +232,7 @@ func TestFailAny(t *testing.T) {
 	for rule, untouched := range map[string]blockdev.Op{"any%100": 0, "any@0": blockdev.OpFlush} {
 		c := volumetest.NewClient(open(t, "fail:"+rule+":mem:1MiB"))
 		for _, op := range ops {
-			r := blockdev.Request{Op: op, Length: 4096, Bufs: [][]byte{b}}
-			if op == blockdev.OpFlush {
-				r.Length, r.Bufs = 0, nil
-			}
+			r := blockdev.Request{Op: op, Length: 4096, Bufs: [][]byte{b}} // a flush has no range, whatever is there
 			if err := c.Do(r); errors.Is(err, blockdev.ErrMedium) == (op == untouched) {
 				t.Errorf("%s: %s: %v", rule, op, err)
 			}
@@ -472,9 +497,14 @@ func TestCheckKnows(t *testing.T) {
 		read("not written by a "+op.String()+" that failed", 8192, 4, nil)
 	}
 
+	read("apart from the others", 100*4096, 0, nil)
 	h.fails = true
-	if found, err := k.Scrub(t.Context()); !errors.Is(err, blockdev.ErrMedium) || found.Blocks != 3 || found.Errors != 3 || found.Bad != 0 {
+	if found, err := k.Scrub(t.Context()); !errors.Is(err, blockdev.ErrMedium) || found.Blocks != 4 || found.Errors != 4 || found.Bad != 0 {
 		t.Errorf("a scrub that can't read: %+v, %v", found, err)
+	}
+	must(k.Close())
+	if found, err := k.Scrub(t.Context()); !errors.Is(err, blockdev.ErrGone) || found.Blocks == 4 {
+		t.Errorf("a scrub of a closed volume goes on: %+v, %v", found, err)
 	}
 }
 
