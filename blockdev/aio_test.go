@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/ncw/directio"
+	"golang.org/x/sys/unix"
 
 	"github.com/nvme-anywhere/nvmeof/internal/aio"
 	"github.com/nvme-anywhere/nvmeof/internal/duty"
@@ -153,6 +154,31 @@ func TestAIOFull(t *testing.T) {
 	}
 	if err := v.Close(); err != nil || len(done) > 0 {
 		t.Errorf("%d requests are answered twice, %v", len(done), err)
+	}
+}
+
+// fullAIO is asynchronous I/O that takes nothing.
+type fullAIO struct{ idleAIO }
+
+func (a *fullAIO) Submit(aio.Request) error { return unix.EAGAIN }
+
+// TestAIORefuses: workers do the requests that the system refuses to take, and each leaves the queue as it was.
+func TestAIORefuses(t *testing.T) {
+	v := openInternal(t, IOBuffered)
+	a := &fullAIO{idleAIO{goOn: make(chan struct{}), end: make(chan struct{})}}
+	close(a.goOn)
+	v.kernel, v.aio = nil, newAIO(v, a)
+	for i := range int64(4) {
+		r := &Request{Op: OpRead, Offset: i * 4096, Length: 4096, Bufs: [][]byte{make([]byte, 4096)}}
+		if await(t, v, r); r.Err != nil {
+			t.Error(r.Err)
+		}
+	}
+	if n, free := v.aio.inFlight.Load(), len(v.aio.free); n != 0 || free != aioEntries {
+		t.Errorf("%d requests are in the kernel, and it takes %d more", n, free)
+	}
+	if err := v.Close(); err != nil {
+		t.Error(err)
 	}
 }
 
