@@ -10,6 +10,7 @@ import (
 
 	"github.com/nvme-anywhere/nvmeof/internal/aio"
 	"github.com/nvme-anywhere/nvmeof/internal/duty"
+	"github.com/nvme-anywhere/nvmeof/internal/soon"
 )
 
 // TestAIOAttended: an attendant on duty completes what is done, and what it leaves when it goes off duty is completed
@@ -92,6 +93,52 @@ func testAttended(t *testing.T, v *file) {
 	}
 	if a.Look() {
 		t.Error("something was found after Close")
+	}
+}
+
+// TestAIOParked: while somebody is on duty the queue's own goroutine sleeps. It continues for a request that comes when
+// nobody is any more, and ends when the volume is closed.
+func TestAIOParked(t *testing.T) {
+	for _, mode := range []IOMode{IODirect, IOUring} {
+		for _, leaves := range []bool{true, false} {
+			v := openInternal(t, mode)
+			if v.aio == nil {
+				t.Skip(v.info.Mode)
+			}
+			a := duty.NewAttendant(func() {})
+			a.Arrive()
+			done := make(chan error, 1)
+			read := func() {
+				v.Submit(&Request{Op: OpRead, Length: 4096, Bufs: [][]byte{directio.AlignedBlock(4096)},
+					Complete: func(r *Request) { done <- r.Err }})
+			}
+			for read(); len(done) == 0 || !v.aio.parked.Load(); time.Sleep(time.Millisecond) {
+				if v.aio.parked.Load() { // otherwise the goroutine completes the read, and then sleeps
+					a.Look()
+				}
+			}
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+			if leaves {
+				a.Leave()
+				read()
+				if err, came := soon.Receive(done); !came || err != nil {
+					t.Errorf("%v: nobody is on duty, and a read is done: %v, with %v", mode, came, err)
+					v.aio.unpark() // so that the volume can be closed
+				}
+			}
+			closed := make(chan error, 1)
+			go func() { closed <- v.Close() }()
+			if err, came := soon.Receive(closed); !came || err != nil {
+				t.Errorf("%v: with nobody on duty: %v, it is closed: %v, with %v", mode, leaves, came, err)
+				v.aio.unpark()
+			}
+			if !leaves {
+				a.Leave()
+			}
+			a.Close()
+		}
 	}
 }
 
