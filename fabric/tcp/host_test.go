@@ -93,7 +93,7 @@ func (d *dialled) wait(done chan struct{}) {
 
 var goodResp = pdu.ICResp{MAXH2CDATA: 8192}
 
-// TestHostHandshake refuses controllers whose ICResp is wrong or missing.
+// TestHostHandshake refuses controllers whose ICResp is wrong or missing, and says why.
 func TestHostHandshake(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -132,8 +132,15 @@ func TestHostHandshake(t *testing.T) {
 				_ = p.Close()
 			}()
 			_, err = tr.Dial(context.Background(), host.QueueAttr{Remote: addr, Size: 32, Sink: newClient(t, 1)})
-			if !errors.Is(err, ErrHandshake) {
-				t.Errorf("Dial: %v", err)
+			why := ErrProtocol
+			switch {
+			case c.resp == nil:
+				why = ErrPeerClosed
+			case c.fes == 0:
+				why = ErrTerminated
+			}
+			if !errors.Is(err, ErrHandshake) || !errors.Is(err, why) {
+				t.Errorf("Dial: %v, want %v", err, why)
 			}
 			<-done
 		})
@@ -768,8 +775,15 @@ func TestHostClose(t *testing.T) {
 	if d.q.RTT() <= 0 || d.q.Size() != 64 || !d.q.Local().IsValid() {
 		t.Errorf("RTT %d, size %d, local %v", d.q.RTT(), d.q.Size(), d.q.Local())
 	}
+	n := d.tr.Counters()
+	if n.Accepted.Load() != 1 || n.Connections.Load() != 1 {
+		t.Errorf("%d connections were made, %d are open", n.Accepted.Load(), n.Connections.Load())
+	}
 	if err := d.q.Close(); err != nil {
 		t.Error(err)
+	}
+	if n.Connections.Load() != 0 {
+		t.Error("the connection counts as open when it is closed")
 	}
 	d.wait(done)
 	<-d.gone
