@@ -93,6 +93,9 @@ func testRuntimeAndSize(t *testing.T) {
 	}{
 		{func(s *Spec) { s.Runtime = time.Minute; s.Size = fakeSize }, false},
 		{func(s *Spec) { s.Runtime = time.Minute; s.SizePercent = 50 }, false},
+		{func(s *Spec) { s.Runtime = time.Minute; s.IOSize = fakeSize }, false},
+		{func(s *Spec) { s.Runtime = time.Minute; s.IOPercent = 100 }, false},
+		{func(s *Spec) { s.Runtime = time.Minute; s.Loops = 1 }, false},
 		{func(s *Spec) { s.Runtime = 50 * time.Millisecond }, true},
 		{func(s *Spec) { s.Runtime = 50 * time.Millisecond; s.Size = fakeSize; s.TimeBased = true }, true},
 	} {
@@ -430,29 +433,73 @@ func TestCancelWaits(t *testing.T) {
 	})
 }
 
-// The samples of a run cover it; a remainder at the end that is less than half an interval is left out, since it says
-// little about a rate.
+// The samples of a run cover what is measured: neither a ramp nor reading back. A remainder at the end that is less
+// than half an interval is left out, since it says little about a rate.
 func TestSeries(t *testing.T) {
-	for runtime, samples := range map[time.Duration]int{3 * time.Second: 3, 3400 * time.Millisecond: 3, 3600 * time.Millisecond: 4} {
-		synctest.Test(t, func(t *testing.T) {
-			s := spec("randread")
-			s.Runtime, s.IODepth = runtime, 4
-			reports := 0
-			// No operation ends when an interval does.
-			res, err := Run(t.Context(), &fakeDevice{delay: 9_999_900}, []Spec{s}, Options{Report: func(*Progress) { reports++ }})
-			if err != nil || len(res.Series) != samples || reports != samples || len(res.Jobs[0].Points) != 3 {
-				t.Fatalf("%v; %d samples, %d reports, %d points of the job", err, len(res.Series), reports, len(res.Jobs[0].Points))
-			}
-			at := time.Duration(0)
-			for i, p := range res.Series {
-				at += p.Length
-				if got := p.IOPS(); p.At != at || got < 398 || got > 402 || p.Bandwidth() != 4096*got ||
-					p.P50 < 9_900_000 || p.P50 > 10_100_000 || p.P99 != p.P50 {
-					t.Errorf("sample %d: %v until %v, %v reads a second, %v bytes, p50 %d", i, p.Length, p.At, got, p.Bandwidth(), p.P50)
-				}
-			}
+	for name, c := range map[string]struct {
+		change  func(*Spec)
+		samples int
+	}{
+		"whole intervals": {func(s *Spec) { s.Runtime = 3 * time.Second }, 3},
+		"a bit more":      {func(s *Spec) { s.Runtime = 3400 * time.Millisecond }, 3},
+		"much more":       {func(s *Spec) { s.Runtime = 3600 * time.Millisecond }, 4},
+		"after a ramp":    {func(s *Spec) { s.Runtime, s.RampTime = 3*time.Second, 2*time.Second }, 3},
+		"read back":       {func(s *Spec) { s.RW, s.Verify, s.Size, s.Loops = "write", true, fakeSize, 2 }, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { testSeries(t, c.change, c.samples) })
 		})
 	}
+}
+
+func testSeries(t *testing.T, change func(*Spec), samples int) {
+	s := spec("randread")
+	s.IODepth = 4
+	change(&s)
+	reports := 0
+	// No operation ends when an interval does.
+	d := &fakeDevice{delay: 9_999_900, data: make([]byte, fakeSize)}
+	res, err := Run(t.Context(), d, []Spec{s}, Options{Report: func(p *Progress) {
+		if !p.Ramping && !p.Verifying {
+			reports++
+		}
+	}})
+	if err != nil || len(res.Series) != samples || reports != samples || len(res.Jobs[0].Points) != min(samples, 3) {
+		t.Fatalf("%v; %d samples, %d reports, %d points of the job", err, len(res.Series), reports, len(res.Jobs[0].Points))
+	}
+	at := s.RampTime
+	for i, p := range res.Series {
+		at += p.Length
+		if got := p.IOPS(); p.At != at || got < 398 || got > 402 || p.Bandwidth() != 4096*got ||
+			p.P50 < 9_900_000 || p.P50 > 10_100_000 || p.P99 != p.P50 {
+			t.Errorf("sample %d: %v until %v, %v operations a second, %v bytes, p50 %d", i, p.Length, p.At, got, p.Bandwidth(), p.P50)
+		}
+	}
+}
+
+// The latencies of a sample are those of its interval.
+func TestSeriesLatency(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		s := spec("randread")
+		s.Runtime, s.IODepth = 2*time.Second, 1
+		d := &fakeDevice{}
+		d.seen = func(*IO) {
+			d.delay = 5 * time.Millisecond
+			if time.Since(began) >= time.Second {
+				d.delay = 20 * time.Millisecond
+			}
+		}
+		res, err := Run(t.Context(), d, []Spec{s}, Options{})
+		if err != nil || len(res.Series) != 2 {
+			t.Fatal(err, res)
+		}
+		for i, want := range []float64{5e6, 20e6} {
+			if p := res.Series[i]; float64(p.P50) < want*0.99 || float64(p.P50) > want*1.01 || float64(p.P99) > want*1.01 {
+				t.Errorf("sample %d: p50 %d, p99 %d, want %v", i, p.P50, p.P99, want)
+			}
+		}
+	})
 }
 
 func TestProgress(t *testing.T) { synctest.Test(t, testProgress) }
@@ -486,6 +533,8 @@ func testLeft(t *testing.T) {
 		"operations":         func(s *Spec) { s.NumberIOs = 100 },
 		"bytes":              func(s *Spec) { s.IOSize = 100 << 12 },
 		"operations or time": func(s *Spec) { s.NumberIOs, s.Runtime = 100, time.Hour },
+		"time or operations": func(s *Spec) { s.NumberIOs, s.Runtime = 1000, 10*time.Second },
+		"trims and writes":   func(s *Spec) { s.RW, s.NumberIOs = "trimwrite", 50 },
 	} {
 		s := spec("randread")
 		s.IODepth, s.NumJobs = 1, 2
@@ -502,6 +551,31 @@ func testLeft(t *testing.T) {
 			t.Errorf("%s: %v left after %v of 10 s", name, p.Left, p.Elapsed)
 		}
 	}
+}
+
+// The time left of several jobs is that of the longest one, and isn't known while that of any isn't.
+func TestLeftOfSeveral(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		short, long, ramped := spec("read"), spec("read"), spec("read")
+		short.Runtime, long.Runtime, ramped.Runtime = 2*time.Second, 20*time.Second, time.Second
+		ramped.RampTime = 4500 * time.Millisecond
+		for _, specs := range [][]Spec{{short, ramped, long}, {long, ramped, short}} {
+			var left []time.Duration
+			o := Options{Report: func(p *Progress) { left = append(left, p.Left) }}
+			if _, err := Run(t.Context(), &fakeDevice{delay: time.Millisecond}, specs, o); err != nil {
+				t.Fatal(err)
+			}
+			for i, got := range left {
+				want := long.Runtime - time.Duration(i+1)*time.Second
+				if i+1 <= 4 {
+					want = -1
+				}
+				if got != want {
+					t.Errorf("%v are left after %d s, want %v", got, i+1, want)
+				}
+			}
+		}
+	})
 }
 
 // zones makes a spec use zones, the same in every direction.

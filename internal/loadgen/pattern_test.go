@@ -341,6 +341,20 @@ func TestClones(t *testing.T) {
 	}
 }
 
+// No two jobs of several specs draw the same random numbers.
+func TestStreams(t *testing.T) {
+	seen := map[uint64]bool{}
+	for first, clones := range map[int]int{0: 1, 1: 3, 4: 2} {
+		s := Spec{Number: first}
+		for clone := range clones {
+			seen[s.stream(clone)] = true
+		}
+	}
+	if len(seen) != 6 {
+		t.Errorf("6 jobs draw %d different streams", len(seen))
+	}
+}
+
 func BenchmarkOffset(b *testing.B) {
 	for name, d := range map[string]Distribution{"uniform": {}, "zipf": {Zipf, 1.1}, "pareto": {Pareto, 0.2}} {
 		b.Run(name, func(b *testing.B) {

@@ -173,6 +173,9 @@ func testUnstarted(t *testing.T) {
 	if done := res.Ops[Read].IOs; done < 10 || done > 11 || done+res.Unstarted < 1000 || done+res.Unstarted > 1001 {
 		t.Errorf("%d done and %d not started of 1000 due", done, res.Unstarted)
 	}
+	if res.Duration != s.Runtime { // what is under way in the end was due before
+		t.Errorf("measured for %v, want %v", res.Duration, s.Runtime)
+	}
 }
 
 // The backlog of even the highest rate can be counted, also added up over several jobs.

@@ -2,6 +2,7 @@ package loadgen
 
 import (
 	"errors"
+	"sync"
 	"testing"
 	"time"
 )
@@ -31,5 +32,45 @@ func TestGroup(t *testing.T) {
 	}
 	if none := (&JobResult{}); none.CPUPerIO() != 0 || none.IOPS(none.Total()) != 0 {
 		t.Error("a job that did nothing has figures")
+	}
+}
+
+// burn uses some processor time.
+func burn() {
+	for began := processCPU(); ; {
+		if c := processCPU().minus(began); c.user+c.system >= 20*time.Millisecond {
+			return
+		}
+	}
+}
+
+// TestCPU: clones share the processor time that the program takes while they are measured.
+func TestCPU(t *testing.T) {
+	burn()
+	before := processCPU()
+	var once sync.Once
+	s := spec("read")
+	s.NumJobs = 2
+	res, err := Run(t.Context(), &fakeDevice{seen: func(*IO) { once.Do(burn) }}, []Spec{s}, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := processCPU().minus(before)
+	if sum := res.Jobs[0].CPU() + res.Jobs[1].CPU(); sum < 20*time.Millisecond || sum > all.user+all.system {
+		t.Errorf("%v of %v, want those of the run", sum, all)
+	}
+}
+
+// TestShare: the part of the processor time that a job gets.
+func TestShare(t *testing.T) {
+	r := &run{jobs: []*job{{}, {}}}
+	share := (&task{run: r}).share()
+	if a := share(r.jobs[0]); a != 0.5 {
+		t.Errorf("without operations it gets %v, want half of it", a)
+	}
+	r.jobs[0].ops[Read].IOs, r.jobs[1].ops[Write].IOs = 10, 30
+	share = (&task{run: r}).share()
+	if a, b := share(r.jobs[0]), share(r.jobs[1]); a != 0.25 || b != 0.75 {
+		t.Errorf("with 10 and 30 operations they get %v and %v", a, b)
 	}
 }

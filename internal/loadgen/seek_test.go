@@ -192,6 +192,20 @@ func TestSeekOthers(t *testing.T) {
 	})
 }
 
+// TestSeekTell: a job that sought a depth has the figures of its last window, and the processor time of that part of
+// its operations.
+func TestSeekTell(t *testing.T) {
+	k := &seek{good: 8, over: true, since: int64(5 * time.Second), until: int64(7 * time.Second), points: 2}
+	k.last[Read].IOs, k.last[Write].IOs = 30, 70
+	r := JobResult{User: 8 * time.Second, System: 4 * time.Second, Duration: time.Minute, Points: make([]Point, 3)}
+	r.Ops[Read].IOs, r.Ops[Write].IOs = 300, 100
+	k.tell(&r)
+	if r.SoughtDepth != 8 || !r.Sought || r.Ops[Read].IOs != 30 || r.Duration != 2*time.Second || len(r.Points) != 1 ||
+		r.User != 2*time.Second || r.System != time.Second {
+		t.Errorf("%+v", r)
+	}
+}
+
 func TestSeekWrong(t *testing.T) {
 	for want, change := range map[string]func(*Spec){
 		"latency_target needs a latency_window, as latency_window=1s: how long each depth is tried": func(s *Spec) { s.LatencyWindow = 0 },

@@ -2,8 +2,10 @@ package loadgen
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"math"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -114,7 +116,13 @@ func testVerifyLater(t *testing.T) {
 			t.Errorf("in pieces of %d: %v", bs, err)
 		}
 	}
+	d.data[40960+1000] ^= 4
 	s := verifySpec("read")
+	s.BS[Read] = Fixed(65536)
+	_, err := runOne(d, s)
+	if ve := (*VerifyError)(nil); !errors.As(err, &ve) || ve.Offset != 40960 {
+		t.Errorf("a wrong bit behind other pieces: %v", err)
+	}
 	s.BS[Read] = Fixed(512)
 	if _, err := runOne(d, s); err == nil || !strings.Contains(err.Error(), "--bs") {
 		t.Errorf("in pieces of 512: %v", err)
@@ -157,6 +165,14 @@ func testVerifyFinds(t *testing.T) {
 				d.mu.Unlock()
 			}
 		}, "older data"},
+		"a torn write": {func(d *fakeDevice, io *IO) {
+			// Its first block alone is written.
+			if io.Op == Write && io.Offset == at {
+				d.mu.Lock()
+				io.Buf = append(slices.Clone(io.Buf[:fakeBlock]), d.data[at+fakeBlock:at+4096]...)
+				d.mu.Unlock()
+			}
+		}, "CRC-32C"},
 		"nothing": {func(d *fakeDevice, io *IO) {
 			if io.Op == Read && io.Offset == at {
 				d.mu.Lock()
@@ -309,6 +325,40 @@ func TestVerifyInterrupted(t *testing.T) {
 	}}
 	if _, err := Run(ctx, d, []Spec{verifySpec("write")}, Options{}); err != nil || reads.Load() > 0 {
 		t.Errorf("%d reads after the interruption, %v", reads.Load(), err)
+	}
+}
+
+// TestStampedData: no eight bytes of the data that two units, runs or versions have are the same, so that a mixture of
+// two writes is noticed.
+func TestStampedData(t *testing.T) {
+	words := map[[8]byte]bool{}
+	n := 0
+	for offset := range int64(4) {
+		for run := range uint64(4) {
+			for version := range uint32(4) {
+				unit := make([]byte, 4096)
+				writeStamp(unit, offset*4096, 0x1234567+run, 1+version)
+				for word := range slices.Chunk(unit[stampSize:], 8) {
+					words[[8]byte(word)] = true
+					n++
+				}
+			}
+		}
+	}
+	if len(words) != n {
+		t.Errorf("%d of %d words are different", len(words), n)
+	}
+}
+
+// TestStampLength: a stamp that can't be one, of whatever length, is an error.
+func TestStampLength(t *testing.T) {
+	for _, length := range []uint32{0, stampSize - 1, 4097, math.MaxUint32} {
+		unit := make([]byte, 4096)
+		writeStamp(unit, 0, 7, 3)
+		binary.LittleEndian.PutUint32(unit[4:], length)
+		if err := checkStamps(unit, 0); err == nil || !strings.Contains(err.Error(), "--bs") {
+			t.Errorf("%d bytes: %v", length, err)
+		}
 	}
 }
 
