@@ -23,13 +23,7 @@ func TestParseEverything(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	endpoint := func(s string) cli.Endpoint {
-		e, err := cli.ParseEndpoint(s)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return e
-	}
+	endpoint := func(s string) cli.Endpoint { return endpointOf(t, s) }
 	want := &Config{
 		Listen:  []cli.Endpoint{endpoint("rdma://192.0.2.1:4420"), endpoint("tcp://[2001:db8::1]:4420")},
 		Metrics: "127.0.0.1:9090", Control: "/run/nvmetgt/control", Pcap: "packets.pcapng",
@@ -149,6 +143,41 @@ var outOfRange = []mistake{
 	{good + "limits: {controllers: -1}\n", "f:5: limits.controllers -1"},
 	{good + "limits: {connect_timeout: -5s}\n", "f:5: limits.connect_timeout -5s: want a positive time"},
 	{good + "limits: {queues: 100000}\n", "f:5: limits.queues 100000: want 1 to 1024"},
+	{good + "limits: {memory: 8388607}\n", "f:5: limits.memory 8.0 MiB (8,388,607 bytes): want 8.0 MiB to 256 GiB"},
+	{good + "limits: {memory: 274877906945}\n", "f:5: limits.memory 256 GiB (274,877,906,945 bytes): want"},
+	{good + "network: {queue_depth: 31}\n", "f:5: network.queue_depth 31: want 32 to 1024"},
+	{good + "network: {queue_depth: 1025}\n", "f:5: network.queue_depth 1025: want 32 to 1024"},
+	{good + "network: {dscp: 64}\n", "f:5: network.dscp 64: want 0 to 63"},
+	{good + "network: {priority: -1}\n", "f:5: network.priority -1: want 0 (as the DSCP says) to 6"},
+	{good + "network: {priority: 7}\n", "f:5: network.priority 7: want 0"},
+	{good + "network: {busy_poll: -1us}\n", "f:5: network.busy_poll -1µs: want 0"},
+	{good + "network: {in_capsule: 16400}\n", "f:5: network.in_capsule 16400: want a multiple of 16, at most 16384 with RDMA and 1048576 with TCP alone"},
+	{good + "listen: [tcp://127.0.0.1, rdma://127.0.0.1]\nnetwork: {in_capsule: 16400}\n", "f:6: network.in_capsule 16400: want"},
+	{good + "listen: [tcp://127.0.0.1]\nnetwork: {in_capsule: 1048592}\n", "f:6: network.in_capsule 1048592: want"},
+	{good + "listen: [tcp://127.0.0.1]\nnetwork: {fault: loss=1%}\n", "f:6: network.fault: faults are injected into RDMA"},
+	{good + "drain_timeout: -1s\n", "f:5: drain_timeout -1s: want 0, which waits for nothing, to 1h0m0s"},
+	{good + "drain_timeout: 61m\n", "f:5: drain_timeout 1h1m0s: want 0"},
+}
+
+// extreme has the largest and smallest values that are allowed, and others that are close to mistakes.
+var extreme = []string{
+	"limits: {memory: 8MiB, queues: 1024, connections: 65536, host_connections: 65536, half_open: 65536, host_half_open: 65536}",
+	"limits: {memory: 256GiB, queues: 1, controllers: 1}",
+	"network: {queue_depth: 32, dscp: 0, priority: 6, busy_poll: 0s, in_capsule: 0}",
+	"network: {queue_depth: 1024, dscp: 63, in_capsule: 16384, fault: loss=1%}",
+	"listen: [tcp://127.0.0.1]\nnetwork: {in_capsule: 1048576}",
+	"listen: [tcp://127.0.0.1, rdma://127.0.0.1]\nnetwork: {fault: loss=1%}",
+	"drain_timeout: 0s", "drain_timeout: 1h",
+	"ana:\n- {group: 128, state: optimized}\n- {group: 1, state: change}\n- {group: 1, state: inaccessible, listen: \"tcp://127.0.0.1\"}",
+	"discovery: {nqn: " + nqn + "2}",
+}
+
+func TestParseExtreme(t *testing.T) {
+	for _, x := range extreme {
+		if _, err := Parse("f", []byte(good+x+"\n")); err != nil {
+			t.Errorf("%s: %v", x, err)
+		}
+	}
 }
 
 // wrongSubsystems has invalid subsystems and namespaces.
@@ -189,6 +218,19 @@ var wrongSubsystems = []mistake{
 	{good + "  create: {directory: d}\n", "f:5: subsystems[0].create.capacity: it is missing"},
 	{good + "  create: {directory: d, capacity: 1GiB}\n", "f:5: subsystems[0].create: what hosts create must outlive"},
 	{good + "    nsid: 600\n  create: {directory: d, capacity: 1GiB}\nstate: s\n", "f:4: subsystems[0].namespaces: namespace 600: from 513 on"},
+	{good + "  create: {directory: d, capacity: 1GiB}\n- nqn: " + nqn + "2\n  namespaces: []\n  create: {directory: ./d/, capacity: 1GiB}\nstate: s\n",
+		"f:5: subsystems[0].create.directory d: subsystem " + nqn + "2 has it too"},
+	{good + "    nsid: 513\n  create: {directory: d, capacity: 1GiB}\nstate: s\n", "f:4: subsystems[0].namespaces: namespace 513: from 513 on"},
+	{good + strings.Repeat("  - volume: mem:1MiB\n", 512) + "  create: {directory: d, capacity: 1GiB}\nstate: s\n", "f:4: subsystems[0].namespaces: at most 512"},
+	{good + "    nsid: 7\n  - volume: mem:1MiB\n    nsid: 7\n", "f:7: subsystems[0].namespaces[1].nsid 7: it is given twice"},
+	{good + "  - volume: mem:1MiB\n    nsid: 1025\n", "f:6: subsystems[0].namespaces[1].nsid 1025: the largest is 1024"},
+	{good + "    io: fast\n", `f:5: subsystems[0].namespaces[0].io "fast": want auto, direct, buffered or uring`},
+	{good + "  max_controllers: -1\n", "f:5: subsystems[0].max_controllers -1: want 1 or more"},
+	{"subsystems:\n- nqn: nqn.2014-08.org.nvmexpress.discovery\n", "f:2: subsystems[0].nqn: this name is the discovery subsystem's"},
+	{good + "discovery: {nqn: example}\n", "f:5: discovery.nqn: "},
+	{good + "authentication: {hosts: [{nqn: example, secret_file: f}]}\n", "f:5: authentication.hosts[0].nqn: "},
+	{good + "authentication: {hosts: [{nqn: " + nqn + "}]}\n", "f:5: authentication.hosts[0].secret_file: it is missing"},
+	{good + "authentication:\n  hosts:\n  - {nqn: " + nqn + ", secret_file: f}\n  - {nqn: " + nqn + ", secret_file: g}\n", "f:8: authentication.hosts[1].nqn " + nqn + ": it is given twice"},
 	{"subsystems:\n- nqn: example\n", "f:2: subsystems[0].nqn: "},
 	{good + "discovery: {nqn: " + nqn + "}\n", "f:2: subsystems[0].nqn " + nqn + ": it is the discovery subsystem's"},
 	{good + identified("uuid: "+someUUID) + strings.Replace(identified("uuid: "+someUUID), "1MiB", "2MiB", 1), "f:8: subsystems[0].namespaces[2].uuid " + someUUID + ": subsystems[0].namespaces[1].uuid (of mem:1MiB) has it too, and hosts tell volumes apart by it: give mem:2MiB another, or none"},
