@@ -223,6 +223,11 @@ func TestHTTP(t *testing.T) {
 		{ask("POST", "/v1/save", ""), http.StatusConflict},
 		{ask("POST", "/v1/drain?timeout=1s", ""), http.StatusNoContent},
 		{ask("POST", "/v1/drain?timeout=soon", ""), http.StatusBadRequest},
+		{ask("POST", "/v1/drain?timeout=-1s", ""), http.StatusBadRequest},
+		{ask("POST", "/v1/drain?timeout=0s", ""), http.StatusNoContent},
+		{ask("POST", "/v1/resume", ""), http.StatusNoContent},
+		{ask("POST", "/v1/reload", ""), http.StatusConflict},
+		{ask("PUT", "/v1/config", strings.Repeat(" ", maxBody+1)), http.StatusRequestEntityTooLarge},
 		{ask("DELETE", "/v1/config", ""), http.StatusMethodNotAllowed},
 		{ask("GET", "/v2/status", ""), http.StatusNotFound},
 	} {
@@ -241,6 +246,17 @@ func TestHTTP(t *testing.T) {
 	if f.cfg.Subsystems[0].NQN != "nqn.2026-11.org.example:b" {
 		t.Errorf("it is %+v", f.cfg)
 	}
+	w := ask("GET", "/v1/config", "")
+	if c, err := config.Parse("body", w.Body.Bytes()); err != nil || c.Subsystems[0].NQN != f.cfg.Subsystems[0].NQN ||
+		w.Header().Get("Content-Type") != "application/yaml" || w.Header().Get("ETag") != `"1"` {
+		t.Errorf("%v; the configuration is %s, %v", err, w.Body, w.Header())
+	}
+	for path, want := range map[string]string{"/v1/config": "DELETE /v1/config: want GET, HEAD, PUT", "/v2": "DELETE /v2: there is no such path"} {
+		var f failure
+		if err := json.Unmarshal(ask("DELETE", path, "").Body.Bytes(), &f); err != nil || f.Error != want {
+			t.Errorf("%v: the error is %q, want %q", err, f.Error, want)
+		}
+	}
 }
 
 func TestServeWhereAnotherServes(t *testing.T) {
@@ -257,6 +273,76 @@ func TestServeWhereAnotherServes(t *testing.T) {
 	}
 	if _, err := Serve(filepath.Join(path, "x"), newFake(t)); err == nil {
 		t.Error("a socket where there is no directory")
+	}
+}
+
+// A socket that was left behind by a program that has ended is replaced.
+func TestServeLeftBehind(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "socket")
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.SetUnlinkOnClose(false)
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s, err := Serve(path, newFake(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if st, err := NewClient(path).Status(t.Context()); err != nil || len(st.Listen) != 1 || st.Listen[0] != "tcp://192.0.2.1:4420" {
+		t.Errorf("the status is %+v, %v", st, err)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestOtherServer: what isn't the interface of a target is reported with its answer.
+func TestOtherServer(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "socket")
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == pathStatus {
+			_, _ = w.Write([]byte("<html>"))
+			return
+		}
+		http.Error(w, "{}", http.StatusTeapot)
+	})}
+	var over sync.WaitGroup
+	over.Go(func() { _ = s.Serve(l) })
+	defer over.Wait()
+	defer s.Close()
+	c := NewClient(path)
+	if err := c.Save(t.Context()); err == nil || err.Error() != "the target answers 418 I'm a teapot" {
+		t.Errorf("save: %v", err)
+	}
+	if _, err := c.Status(t.Context()); err == nil {
+		t.Error("there is a status")
+	}
+}
+
+// A change that can't be made is reported, and nothing is applied.
+func TestChangeFails(t *testing.T) {
+	f := newFake(t)
+	c := serve(t, f)
+	none := errors.New("there is no such namespace")
+	if err := c.Change(t.Context(), func(*config.Config) error { return none }); !errors.Is(err, none) {
+		t.Errorf("the error is %v", err)
+	}
+	if err := c.Change(t.Context(), func(c *config.Config) error { c.Subsystems[0].NQN = "caf\xe9"; return nil }); err == nil {
+		t.Error("a name that can't be written is applied")
+	}
+	f.fail = errors.New("volume x: it is gone")
+	if err := c.Change(t.Context(), func(*config.Config) error { return nil }); err == nil || err.Error() != f.fail.Error() {
+		t.Errorf("the error is %v", err)
+	}
+	if f.version != 0 {
+		t.Errorf("%d configurations were applied", f.version)
 	}
 }
 
