@@ -5,9 +5,12 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 const (
@@ -120,6 +123,35 @@ func TestLoadAtOnce(t *testing.T) {
 			if id.NQN != ids[0].NQN || id.ID != ids[0].ID {
 				t.Fatalf("%+v and %+v", ids[0], id)
 			}
+		}
+	}
+}
+
+// TestDefault: root's identity is the system's; that of another user may also be in the user's own configuration.
+func TestDefault(t *testing.T) {
+	home := t.TempDir()
+	t.Setenv("XDG_CONFIG_HOME", home)
+	want := []string{"/etc/nvme"}
+	if os.Geteuid() != 0 {
+		want = append(want, filepath.Join(home, "nvme"))
+	}
+	if s := Default(); !slices.Equal(s.Dirs, want) || s.MachineID != "/etc/machine-id" {
+		t.Errorf("it is kept in %v, want %v", s.Dirs, want)
+	}
+}
+
+// TestSavedModes: others, such as nvme-cli of another user, may read an identity, and only its owner may change it.
+func TestSavedModes(t *testing.T) {
+	s := newStore(t)
+	umask := unix.Umask(0)
+	defer unix.Umask(umask)
+	if _, err := s.Load(); err != nil {
+		t.Fatal(err)
+	}
+	dir := s.Dirs[len(s.Dirs)-1]
+	for name, want := range map[string]fs.FileMode{dir: 0o755, filepath.Join(dir, nqnFile): 0o644, filepath.Join(dir, idFile): 0o644} {
+		if info, err := os.Stat(name); err != nil || info.Mode().Perm() != want {
+			t.Errorf("%s: %v, %v, want %v", name, info.Mode(), err, want)
 		}
 	}
 }
