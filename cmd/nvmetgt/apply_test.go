@@ -124,6 +124,59 @@ func TestDefaultSaid(t *testing.T) {
 	}
 }
 
+// What can't be changed is named, with what to do instead, and everything stays as it was.
+func TestFixed(t *testing.T) {
+	dir := t.TempDir()
+	parse := func(from, to string) *config.Config {
+		text := strings.NewReplacer(from, to).Replace(`
+state: STATE
+subsystems:
+- nqn: nqn.2026-11.org.example:a
+  serial: "1"
+  model: a
+  max_controllers: 4
+  create: {directory: VOLUMES, capacity: 1GiB}
+  namespaces: [{nsid: 1, volume: "mem:1MiB"}, {nsid: 2, volume: "mem:1MiB"}]
+`)
+		text = strings.NewReplacer("STATE", filepath.Join(dir, "state"), "VOLUMES", filepath.Join(dir, "volumes")).Replace(text)
+		cfg, err := config.Parse("test", []byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return cfg
+	}
+	for _, name := range []string{"state", "volumes"} {
+		if err := os.Mkdir(filepath.Join(dir, name), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := started(t, parse("", ""), freeEndpoint(t))
+	defer s.close()
+	_, tag := s.Config()
+	for _, x := range []struct{ from, to, want string }{
+		{`serial: "1"`, `serial: "2"`, "subsystems[0]: hosts know it by this: remove the subsystem and add it anew"},
+		{"model: a", "model: b", "subsystems[0]: hosts know it by this"},
+		{"max_controllers: 4", "max_controllers: 5", "subsystems[0]: hosts know it by this"},
+		{"capacity: 1GiB", "capacity: 2GiB", "subsystems[0]: where hosts create namespaces can't be changed"},
+		{`2, volume: "mem:1MiB"`, `2, volume: "mem:2MiB"`, "subsystems[0].namespaces[1]: hosts use it as it is: remove the namespace, then add it anew"},
+		{`1, volume: "mem:1MiB"`, `1, volume: "mem:1MiB", read_only: true`, "subsystems[0].namespaces[0]: hosts use it as it is"},
+		{"state: STATE", "state: VOLUMES", "state: " + errRestart.Error()},
+		{"state: STATE", "state: STATE\nmetrics: 127.0.0.1:9090", "metrics: " + errRestart.Error()},
+		{"state: STATE", "state: STATE\ncontrol: STATE/socket", "control: " + errRestart.Error()},
+		{"state: STATE", "state: STATE\npcap: STATE/packets", "pcap: " + errRestart.Error()},
+		{"state: STATE", "state: STATE\ndiscovery: {nqn: nqn.2026-11.org.example:d}", "discovery.nqn: " + errRestart.Error()},
+	} {
+		next := parse(x.from, x.to)
+		next.Listen = s.cfg.Listen
+		if err := s.Apply(next, ""); err == nil || !strings.HasPrefix(err.Error(), x.want) {
+			t.Errorf("%s: %v, want %s", x.to, err, x.want)
+		}
+		if _, now := s.Config(); now != tag {
+			t.Fatalf("%s: it has changed", x.to)
+		}
+	}
+}
+
 // TestDefaultsOfHelp: the limits in the file that help shows are the defaults.
 func TestDefaultsOfHelp(t *testing.T) {
 	_, file, _ := strings.Cut(everything, "\n\n")

@@ -37,6 +37,7 @@ func testVerify(t *testing.T) {
 				s.BS, s.Align = [ops]Split{Fixed(8192), Fixed(8192), Fixed(8192)}, [ops]int{Read: 4096, Write: 4096}
 			},
 			"delay": func(s *Spec) { s.Delay = time.Second },
+			"fsync": func(s *Spec) { s.Fsync, s.Runtime = 3, 50*time.Millisecond },
 			"jobs":  func(s *Spec) { s.NumJobs = 3 },
 			"zipf":  func(s *Spec) { s.Distribution = Distribution{Zipf, 3}; s.Runtime = 50 * time.Millisecond },
 			"rate":  func(s *Spec) { s.RateIOPS = [ops]int{2000, 2000}; s.Runtime = 50 * time.Millisecond },
@@ -234,7 +235,8 @@ func TestVerifyReadsBack(t *testing.T) {
 		"an end that is no multiple": {func(s *Spec) {
 			s.BS[Write], s.Offset = Split{{Bytes: 4096, Percent: 50}, {Bytes: 16384, Percent: 50}}, 4096
 		}, fakeSize / 16384},
-		"by several": {func(s *Spec) { s.NumJobs = 3 }, fakeSize / 4096},
+		"by several":    {func(s *Spec) { s.NumJobs = 3 }, fakeSize / 4096},
+		"within a ramp": {func(s *Spec) { s.RampTime = time.Hour }, fakeSize / 4096},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -260,6 +262,9 @@ func TestVerifyReadsBack(t *testing.T) {
 				}
 				if res.Verified != want || reads.Load() != int64(c.reads) {
 					t.Errorf("%d bytes are read back by %d reads, want %d by %d", res.Verified, reads.Load(), want, c.reads)
+				}
+				if n := res.Ops[Read].IOs; n != 0 {
+					t.Errorf("%d reads are in the figures", n)
 				}
 			})
 		})
