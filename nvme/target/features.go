@@ -44,7 +44,7 @@ func (f *features) reset(t *Target) {
 	now := time.Now()
 	*f = features{
 		queues:       nvme.NewQueueCounts(t.limits.Queues, t.limits.Queues),
-		over:         0xffff,
+		over:         warningTemperature,
 		timestampSet: now,
 		resetAt:      now,
 	}
@@ -95,6 +95,13 @@ func (c *controller) supportedEvents() nvme.AsyncEventConfig {
 
 // healthEvents may always be configured, though nothing here ever becomes unhealthy.
 const healthEvents = nvme.AENSpare | nvme.AENTemperature | nvme.AENReliability | nvme.AENReadOnly | nvme.AENBackup
+
+// WCTEMP and CCTEMP, in kelvins. Nothing here has a temperature, but since NVMe 1.2 neither may be 0. The first is the
+// recommended value, and the default of feature 04h.
+const (
+	warningTemperature  = 0x157
+	criticalTemperature = 0x175
+)
 
 // Fields of feature 04h.
 const (

@@ -67,12 +67,12 @@ func TestFeatures(t *testing.T) {
 		{nvme.FeatPower, 0, 0, 0, 0, 0},
 		{nvme.FeatPower, 1, nvme.StatusInvalidField | dnr, 0, 0, 0},
 		{nvme.FeatPower, 1<<8 | 2<<5, 0, 0, 2 << 5, 0}, // Workload Hint, and a reserved bit
-		{nvme.FeatTempThreshold, 350, 0, 0, 350, 0xffff},
+		{nvme.FeatTempThreshold, 350, 0, 0, 350, 0x157},
 		{nvme.FeatTempThreshold, 1<<20 | 270, 0, 1 << 20, 270, 0},
-		{nvme.FeatTempThreshold, 1 << 16, nvme.StatusInvalidField | dnr, 0, 350, 0xffff},
-		{nvme.FeatTempThreshold, 2 << 20, nvme.StatusInvalidField | dnr, 0, 350, 0xffff},
-		{nvme.FeatTempThreshold, 0xf<<16 | 360, 0, 0, 360, 0xffff},     // of all sensors
-		{nvme.FeatTempThreshold, 1<<22 | 340, 0, 1 << 22, 340, 0xffff}, // with a reserved bit
+		{nvme.FeatTempThreshold, 1 << 16, nvme.StatusInvalidField | dnr, 0, 350, 0x157},
+		{nvme.FeatTempThreshold, 2 << 20, nvme.StatusInvalidField | dnr, 0, 350, 0x157},
+		{nvme.FeatTempThreshold, 0xf<<16 | 360, 0, 0, 360, 0x157},     // of all sensors
+		{nvme.FeatTempThreshold, 1<<22 | 340, 0, 1 << 22, 340, 0x157}, // with a reserved bit
 		{nvme.FeatErrorRecovery, 7, 0, 0, 7, 0},
 		{nvme.FeatErrorRecovery, 1<<17 | 7, 0, 0, 7, 0}, // with a reserved bit
 		{nvme.FeatErrorRecovery, 1 << 16, nvme.StatusInvalidField | dnr, 0, 7, 0},
@@ -104,6 +104,26 @@ func TestFeatures(t *testing.T) {
 	q.must(setProperty(nvme.PropCC, uint64(nvme.CCFabrics|nvme.CCEnable)), nil)
 	if v := q.must(getFeature(nvme.FeatArbitration, 0, 0), nil).DW0(); v != 0 {
 		t.Errorf("arbitration %#x after a reset", v)
+	}
+}
+
+// TestTemperatures: since NVMe 1.2, WCTEMP and CCTEMP aren't 0; WCTEMP is the default threshold. A discovery controller
+// has no such thresholds.
+func TestTemperatures(t *testing.T) {
+	tg := newTarget(t, newTestVolume(1<<20, 512))
+	q, d := dial(t, tg), dial(t, tg)
+	connectAdmin(q, testNQN, 0)
+	connectAdmin(d, nvme.DiscoveryNQN, 0)
+	var id nvme.IdentifyController
+	if err := id.Parse(identifyPage(q, nvme.CNSController, 0)); err != nil {
+		t.Fatal(err)
+	}
+	threshold := q.must(getFeature(nvme.FeatTempThreshold, 0, 0), nil).DW0()
+	if id.WCTEMP == 0 || id.CCTEMP < id.WCTEMP || threshold != uint32(id.WCTEMP) {
+		t.Errorf("WCTEMP %d CCTEMP %d, feature 04h %d", id.WCTEMP, id.CCTEMP, threshold)
+	}
+	if err := id.Parse(identifyPage(d, nvme.CNSController, 0)); err != nil || id.WCTEMP|id.CCTEMP != 0 {
+		t.Errorf("a discovery controller: WCTEMP %d CCTEMP %d, %v", id.WCTEMP, id.CCTEMP, err)
 	}
 }
 

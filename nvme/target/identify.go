@@ -241,6 +241,7 @@ func (c *controller) identifyIO(p *nvme.IdentifyController) {
 	p.CMIC |= nvme.CMICANA
 	p.ANATT, p.ANACAP, p.ANAGRPMAX, p.NANAGRPID = anaTransition, anaCaps, MaxANAGroup, MaxANAGroup
 	p.LPA |= nvme.LPASMARTPerNS | nvme.LPAEffects
+	p.WCTEMP, p.CCTEMP = warningTemperature, criticalTemperature
 	p.SQES, p.CQES = 0x66, 0x44
 	p.NN, p.MNAN = c.sub.nn(), c.sub.nn()
 	p.ONCS = nvme.ONCSCompare | nvme.ONCSDSM | nvme.ONCSWriteZeroes | nvme.ONCSTimestamp | nvme.ONCSVerify | nvme.ONCSCopy |
