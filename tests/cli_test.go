@@ -174,7 +174,7 @@ func TestInitiatorFlags(t *testing.T) {
 		{args("connect -t tcp -a fe80::1%nosuch"), exitFailure, []string{"-a fe80::1%nosuch", `no interface "nosuch"`, "ip link"}},
 		{args("discover -t rdma -a fe80::1%nosuch"), exitFailure, []string{"-a fe80::1%nosuch", `no interface "nosuch"`, "ip link"}},
 		{args("connect -t rdma -a 127.0.0.1 -w 192.0.2.7"), exitFailure, []string{"-w 192.0.2.7", "not an address of this host"}},
-		{args("connect -t tcp -a 127.0.0.1 -n disk1"), exitUsage, []string{"-n", `"disk1"`, "nqn."}},
+		{append(args("connect -t tcp -a 127.0.0.1 -n"), "my disk"), exitUsage, []string{"-n", `"my disk"`, "space"}},
 		{args("connect -t tcp -a 127.0.0.1 -q me"), exitUsage, []string{"-q", `"me"`, "nqn."}},
 		{args("connect -t tcp -a 127.0.0.1 -I 12"), exitUsage, []string{"--hostid", `"12"`, "UUID"}},
 		{args("connect -t tcp -a 127.0.0.1 --hostid 00000000-0000-0000-0000-000000000000"), exitUsage, []string{"--hostid", "names nobody"}},
@@ -442,6 +442,7 @@ func TestWrongSubsystem(t *testing.T) {
 		}{
 			{"-q " + friend + " -n nqn.2026-11.org.example:none",
 				[]string{"no subsystem nqn.2026-11.org.example:none", "nvmeinit discover -t " + transport + " -a " + tgt.addr.String()}},
+			{"-q " + friend + " -n disk1", []string{"no subsystem disk1", "nvmeinit discover -t " + transport}}, // other targets may have it
 			{"-q " + stranger + " -n " + testNQN, []string{testNQN, "doesn't admit host " + stranger, "--allow-host", "-q"}},
 			{"-q " + stranger, []string{"no subsystem for host " + stranger, "--allow-host", "-q"}},
 		} {
