@@ -60,7 +60,7 @@ func TestHeldUp(t *testing.T) {
 	submit := func(op nvme.Opcode) {
 		req := &host.Request{Data: b, Done: func(r *host.Request) { done <- r.CQE.Status() }}
 		req.Cmd.SetIO(op, 1, 0, 8, 0)
-		c.Submit(0, []*host.Request{req})
+		c.Queues()[0].SubmitOne(req)
 	}
 	for range 3 { // one goroutine is replaced, and its successor too
 		release := make(chan struct{})

@@ -195,7 +195,7 @@ func TestHostGoesAway(t *testing.T) {
 		wg.Add(1)
 		req := &host.Request{Data: b, Done: func(*host.Request) { wg.Done() }}
 		req.Cmd.SetIO(nvme.OpRead, 1, uint64(i), 2048, 0)
-		c.Submit(i%2, []*host.Request{req})
+		c.Queues()[i%2].SubmitOne(req)
 	}
 	if err := r.hostNIC.Close(); err != nil {
 		t.Fatal(err)
@@ -302,7 +302,7 @@ func TestReceivesAsNeeded(t *testing.T) {
 		}}
 		rs[i].Cmd.SetIO(nvme.OpRead, 1, 0, 1, 0)
 	}
-	c.Submit(0, rs)
+	c.Queues()[0].Submit(rs)
 	done.Wait()
 	if n := r.targetNIC.Device().Counters()[roce.OutOfBuffer] + r.hostNIC.Device().Counters()[roce.OutOfBuffer]; n > 0 {
 		t.Errorf("%d messages came before there was a receive for them", n)

@@ -141,7 +141,7 @@ func TestLongSendsOnLoopback(t *testing.T) {
 		req.Cmd.SetIO(nvme.OpWrite, 1, uint64(i)*8, 8, 0)
 		requests = append(requests, req)
 	}
-	c.Submit(0, requests)
+	c.Queues()[0].Submit(requests)
 	done.Wait()
 	for i, req := range requests {
 		if s := req.CQE.Status(); req.Err != nil || s != 0 {
@@ -286,7 +286,7 @@ func (r *capsuleRig) together(op nvme.Opcode, data []byte, n, size int) {
 		req.Cmd.SetIO(op, 1, uint64(i)*capsuleStride/512, uint32(size/512), 0)
 		requests = append(requests, req)
 	}
-	r.ctrl.Submit(0, requests)
+	r.ctrl.Queues()[0].Submit(requests)
 	done.Wait()
 	for i, req := range requests {
 		if s := req.CQE.Status(); req.Err != nil || s != 0 {

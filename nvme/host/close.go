@@ -81,7 +81,7 @@ func (c *Controller) askToShutDown(ctx context.Context, limit time.Duration) err
 	if c.cap&nvme.CAPIOCS != 0 {
 		cc |= nvme.CCCSSAll
 	}
-	if err := c.SetProperty(ctx, nvme.PropCC, uint64(cc)); err != nil {
+	if err := c.setProperty(ctx, nvme.PropCC, uint64(cc)); err != nil {
 		return err
 	}
 	return c.waitCSTS(ctx, limit, func(s nvme.CSTS) bool { return s.Shutdown() == nvme.CSTSShutdownComplete })

@@ -213,9 +213,6 @@ func (c *Controller) abort(q *Queue, cid uint16) {
 	c.aborter.abort(c, victim{q, cid})
 }
 
-// Submit sends requests on I/O queue i, counted from 0: see Queue.Submit.
-func (c *Controller) Submit(i int, rs []*Request) { c.io[i].Submit(rs) }
-
 // command runs one admin command. data is sent or filled, depending on the direction of the command, by way of the
 // transport's memory.
 func (c *Controller) command(ctx context.Context, cmd *nvme.Command, data []byte) (nvme.Completion, error) {

@@ -259,7 +259,7 @@ func TestCloseWithSilentTarget(t *testing.T) {
 				ended := make(chan error, 1)
 				r := &Request{Done: func(r *Request) { ended <- r.Err }}
 				r.Cmd.SetFlush(1)
-				c.Submit(0, []*Request{r})
+				c.Queues()[0].SubmitOne(r)
 				closed := make(chan error, 1)
 				start := time.Now()
 				go func() { closed <- c.Close() }()
@@ -398,7 +398,7 @@ func TestCloseEndsOutstanding(t *testing.T) {
 	ended := make(chan error, 1)
 	r := &Request{Done: func(r *Request) { ended <- r.Err }}
 	r.Cmd.SetFlush(1)
-	c.Submit(0, []*Request{r})
+	c.Queues()[0].SubmitOne(r)
 	closeController(t, c)
 	if err := <-ended; !errors.Is(err, ErrClosed) || errors.Is(err, ErrLost) {
 		t.Error(err)
@@ -432,7 +432,7 @@ func TestSubmitWhileClosing(t *testing.T) {
 		submit := func() {
 			r := &Request{Done: func(r *Request) { ended <- r.Err }}
 			r.Cmd.SetFlush(1)
-			c.Submit(0, []*Request{r})
+			c.Queues()[0].SubmitOne(r)
 		}
 		depth := c.Queues()[0].Depth()
 		for range depth + 1 {
@@ -561,7 +561,7 @@ func TestShutdownMayCloseQueues(t *testing.T) {
 	ended := make(chan error, 1)
 	r := &Request{Done: func(r *Request) { ended <- r.Err }}
 	r.Cmd.SetFlush(1)
-	c.Submit(0, []*Request{r})
+	c.Queues()[0].SubmitOne(r)
 	closeController(t, c)
 	if err := c.Err(); !errors.Is(err, ErrClosed) || errors.Is(err, ErrLost) {
 		t.Error(err)

@@ -36,7 +36,7 @@ func (c *Controller) enable(ctx context.Context) error {
 
 // configure writes CC and waits for CSTS to follow within CAP.TO.
 func (c *Controller) configure(ctx context.Context, cc nvme.CC, reached func(nvme.CSTS) bool) error {
-	if err := c.SetProperty(ctx, nvme.PropCC, uint64(cc)); err != nil {
+	if err := c.setProperty(ctx, nvme.PropCC, uint64(cc)); err != nil {
 		return err
 	}
 	// Half a second beyond TO, as Linux grants: TO counts from when the controller saw CC.
@@ -92,8 +92,8 @@ func (c *Controller) property(ctx context.Context, s sender, p nvme.Property) (u
 	return cqe.Result(), nil
 }
 
-// SetProperty writes a property, without waiting for a free entry behind other commands.
-func (c *Controller) SetProperty(ctx context.Context, p nvme.Property, v uint64) error {
+// setProperty writes a property, without waiting for a free entry behind other commands.
+func (c *Controller) setProperty(ctx context.Context, p nvme.Property, v uint64) error {
 	var cmd nvme.Command
 	cmd.SetPropertySet(p, v)
 	_, err := command(ctx, urgent{c.admin}, c, 0, &cmd, nil)

@@ -123,7 +123,7 @@ func TestKeepAliveForLateAnswers(t *testing.T) {
 		for i := range rs {
 			rs[i].Cmd.SetIO(nvme.OpRead, n.ID, 0, 1, 0)
 			rs[i].Data, rs[i].Done = make([]byte, n.BlockSize()), func(*Request) {}
-			c.Submit(0, []*Request{&rs[i]})
+			c.Queues()[0].SubmitOne(&rs[i])
 		}
 		synctest.Wait()
 		if len(cids) != len(rs) {
