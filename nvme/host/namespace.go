@@ -36,12 +36,13 @@ type Carrier interface {
 	Free(b []byte)
 }
 
-// Over returns a namespace with the same properties whose commands c carries. A command transfers no more than
-// most bytes, and no more than n's controller allows; what is supported is also still that of n's controller.
+// Over returns a namespace with the same properties whose commands c carries. A command transfers no more than most
+// bytes, or one block if that is more, and no more than n's controller allows; what is supported is also still that of
+// n's controller.
 func (n *Namespace) Over(c Carrier, most int) *Namespace {
 	over := *n
 	over.carrier = c
-	over.maxBlocks = min(n.maxBlocks, uint32(most/n.blockSize))
+	over.maxBlocks = uint32(min(int(n.maxBlocks), max(most/n.blockSize, 1)))
 	return &over
 }
 

@@ -448,3 +448,13 @@ func TestPieceFails(t *testing.T) {
 		t.Errorf("%v after %d commands", err, commands)
 	}
 }
+
+// TestOver: whatever its carrier takes, a command transfers a block at least, and no more than the controller allows.
+func TestOver(t *testing.T) {
+	n := openNamespace(t, newFakeTarget(), 1) // blocks of 512 bytes, MDTS is 8192
+	for most, want := range map[int]int{-1: 512, 0: 512, 1023: 512, 4096: 4096, 8192: 8192, 1 << 41: 8192} {
+		if got := n.Over(n.carrier, most).MaxTransfer(); got != want {
+			t.Errorf("a command transfers %d bytes where the carrier takes %d, want %d", got, most, want)
+		}
+	}
+}
