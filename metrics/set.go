@@ -141,14 +141,14 @@ func (s *Set) AddRNIC(name string, nic *softrnic.RNIC) (remove func()) {
 	return add(s, &s.rnics, namedRNIC{text(name), nic})
 }
 
-// AddRDMA shows the counters of an NVMe/RDMA listener or host transport. Those of one role are added up; the sum keeps
-// what one has counted when it is removed, which should be when it is closed.
+// AddRDMA shows the counters of an NVMe/RDMA listener or host transport. Those of one role are added up. Call remove when
+// it is closed: what it has counted stays in the sum.
 func (s *Set) AddRDMA(role Role, c *rdma.Counters) (remove func()) {
 	return addBinding(s, &s.rdma, rdmaFigures, role, c)
 }
 
-// AddTCP shows the counters of an NVMe/TCP listener or host transport. Those of one role are added up; the sum keeps
-// what one has counted when it is removed, which should be when it is closed.
+// AddTCP shows the counters of an NVMe/TCP listener or host transport. Those of one role are added up. Call remove when
+// it is closed: what it has counted stays in the sum.
 func (s *Set) AddTCP(role Role, c *tcp.Counters) (remove func()) {
 	return addBinding(s, &s.tcp, tcpFigures, role, c)
 }

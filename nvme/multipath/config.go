@@ -22,15 +22,15 @@ type Config struct {
 	Policy Policy
 	// ReconnectDelay is the longest pause between attempts to reconnect; 0 means 10 s.
 	ReconnectDelay time.Duration
-	// ControllerLoss is how long a path may be lost before it is given up; 0 means 600 s, negative means forever. With
-	// a nanosecond a lost path isn't tried again.
+	// ControllerLoss is how long a path may be lost before it is given up; 0 means 600 s, negative means forever. One
+	// nanosecond is for a path that is not to be tried again.
 	ControllerLoss time.Duration
-	// FastIOFail is how long requests wait while no path is live; 0 means as long as ControllerLoss. With a
-	// nanosecond they fail at once.
+	// FastIOFail is how long requests wait while no path is live; 0 means as long as ControllerLoss. One nanosecond is
+	// for requests that are to fail at once.
 	FastIOFail time.Duration
 
-	// Changed is called when the state of a path has changed. It is called from a goroutine of the path, and must
-	// neither block nor Close the subsystem.
+	// Changed is called when the state of a path has changed. It is called from the path's own goroutine, so for
+	// different paths perhaps at the same time, and must neither block nor Close the subsystem.
 	Changed func(PathStatus)
 	// Log receives what goes wrong in the background; nil discards it.
 	Log *slog.Logger
