@@ -107,9 +107,10 @@ func (c *Controller) Namespaces(ctx context.Context) ([]*Namespace, error) {
 		switch {
 		case err == nil:
 			all = append(all, n)
+		case errors.Is(err, nvme.StatusInvalidNamespace):
 		case ctx.Err() != nil || c.Err() != nil:
 			return nil, err
-		case !errors.Is(err, nvme.StatusInvalidNamespace):
+		default:
 			errs = append(errs, err)
 		}
 	}

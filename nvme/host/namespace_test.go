@@ -458,3 +458,26 @@ func TestOver(t *testing.T) {
 		}
 	}
 }
+
+// TestNamespacesLost: if the controller is lost just when a namespace turns out to have disappeared, the error is that
+// of the loss.
+func TestNamespacesLost(t *testing.T) {
+	f := newFakeTarget()
+	f.addNamespace(2, 9, 16)
+	f.addNamespace(3, 9, 16)
+	c := connect(t, f)
+	f.setHook(func(_ *fakeQueue, r *Request, cqe *nvme.Completion) verdict {
+		if r.Cmd.Opcode() != nvme.OpIdentify || r.Cmd.CNS() != nvme.CNSNamespace || r.Cmd.NSID() != 2 {
+			return usual
+		}
+		c.fail(c.lost(errReset)) // its queue is closed when this call has returned
+		cqe.SetStatus(nvme.StatusInvalidNamespace | nvme.StatusDNR)
+		return answered
+	})
+	if _, err := c.Namespaces(t.Context()); !errors.Is(err, ErrLost) {
+		t.Errorf("it says %v", err)
+	}
+	if err := c.Close(); !errors.Is(err, errReset) {
+		t.Errorf("Close: %v", err)
+	}
+}

@@ -317,9 +317,10 @@ func (s *Subsystem) Namespaces(ctx context.Context) ([]*Namespace, error) {
 		switch {
 		case err == nil:
 			all = append(all, n)
+		case errors.Is(err, nvme.StatusInvalidNamespace):
 		case ctx.Err() != nil || len(s.Controllers()) == 0:
 			return nil, err
-		case !errors.Is(err, nvme.StatusInvalidNamespace):
+		default:
 			errs = append(errs, err)
 		}
 	}
