@@ -529,12 +529,13 @@ func TestNoDescriptor(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = openMapped(m, path, blockdev.Options{}, false, nil)
+	_, readErr := openMapped(m, path, blockdev.Options{ReadOnly: true}, false, nil)
 	_, checkErr := checkMapped(m, path, true)
 	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &was); err != nil {
 		t.Fatal(err)
 	}
-	if !errors.Is(err, unix.EMFILE) {
-		t.Errorf("opened without descriptors: %v", err)
+	if !errors.Is(err, unix.EMFILE) || !errors.Is(readErr, unix.EMFILE) {
+		t.Errorf("opened without descriptors: %v; read-only: %v", err, readErr)
 	}
 	if !errors.Is(checkErr, unix.EMFILE) {
 		t.Errorf("repaired without descriptors: %v", checkErr)

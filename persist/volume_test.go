@@ -342,6 +342,34 @@ func TestRequestUsedAgain(t *testing.T) {
 	}
 }
 
+// TestDiscardInPlace: a discard gives space back to the file system, and a read-only volume doesn't offer it.
+func TestDiscardInPlace(t *testing.T) {
+	path := filepath.Join(shm(t), "v")
+	v, err := inPlace(path, blockdev.Options{Size: mib})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if i := v.Info(); !i.Discard || !i.ZeroAfterDiscard {
+		t.Errorf("it has discard: %v, which zeroes: %v", i.Discard, i.ZeroAfterDiscard)
+	}
+	c := volumetest.NewClient(v)
+	if err := errors.Join(c.Write(block(1), 0, false), c.Do(blockdev.Request{Op: blockdev.OpDiscard, Length: mib})); err != nil {
+		t.Fatal(err)
+	}
+	var st unix.Stat_t
+	if err := unix.Stat(path, &st); err != nil || st.Blocks != 0 {
+		t.Errorf("the file has %d sectors, %v", st.Blocks, err)
+	}
+	mustClose(t, v)
+	if v, err = inPlace(path, blockdev.Options{ReadOnly: true}); err != nil {
+		t.Fatal(err)
+	}
+	if i := v.Info(); i.Discard || i.ZeroAfterDiscard {
+		t.Errorf("read-only, it has discard: %v, which zeroes: %v", i.Discard, i.ZeroAfterDiscard)
+	}
+	mustClose(t, v)
+}
+
 // TestFlushInPlace: in a page cache a flush syncs the whole mapping, and reports if that fails.
 func TestFlushInPlace(t *testing.T) {
 	opened, err := inPlace(filepath.Join(t.TempDir(), "v"), blockdev.Options{Size: mib})
