@@ -38,7 +38,6 @@ func Beside(dst netip.Addr) []netip.Addr {
 
 // interfaceMTU returns the MTU, in bytes of IP packet, of the interface that has the address.
 func interfaceMTU(addr netip.Addr) (int, error) {
-	addr = addr.Unmap()
 	ifs, err := net.Interfaces()
 	if err != nil {
 		return 0, &OpError{Op: "mtu", Addr: netip.AddrPortFrom(addr, 0), Err: err}

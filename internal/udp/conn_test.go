@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
 
 	"github.com/nvme-anywhere/nvmeof/internal/soon"
 )
@@ -103,6 +104,31 @@ func trainOf(dst netip.AddrPort, payload []byte, size int) Train {
 		rest = rest[n:]
 	}
 	return t
+}
+
+// TestPriority: packets have the priority that the configuration names, whatever their traffic class would give them.
+func TestPriority(t *testing.T) {
+	for _, addr := range []netip.Addr{loop4, loop6} {
+		for _, want := range []int{1, maxPriority} {
+			c := listen(t, addr, Config{Priority: want, TrafficClass: 0x10})
+			if got, err := unix.GetsockoptInt(c.fd, unix.SOL_SOCKET, unix.SO_PRIORITY); err != nil || got != want {
+				t.Errorf("%v: priority %d, %v; want %d", addr, got, err, want)
+			}
+		}
+	}
+}
+
+// TestMappedAddress: an IPv4 address in the form of IPv6 is that IPv4 address.
+func TestMappedAddress(t *testing.T) {
+	c := listen(t, netip.AddrFrom16(loop4.As16()), Config{})
+	if got := c.LocalAddr().Addr(); got != loop4 {
+		t.Errorf("listens on %v", got)
+	}
+	in := receiveAll(t, c)
+	send(t, listen(t, loop4, Config{}), trainOf(c.LocalAddr(), pattern(100, 1), 100))
+	if !bytes.Equal(in.next(t), pattern(100, 1)) {
+		t.Error("another datagram arrived")
+	}
 }
 
 func TestTrainsArriveWhole(t *testing.T) {

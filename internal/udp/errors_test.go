@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -18,6 +19,7 @@ import (
 
 func TestListenErrors(t *testing.T) {
 	held := listen(t, loop4, Config{})
+	before := sockets(t)
 	_, err := Listen(held.LocalAddr(), Config{})
 	var op *OpError
 	if !errors.Is(err, ErrInUse) || !errors.Is(err, unix.EADDRINUSE) || !errors.As(err, &op) || op.Addr != held.LocalAddr() {
@@ -39,6 +41,8 @@ func TestListenErrors(t *testing.T) {
 		{"127.0.0.1:0", Config{RecvBuffer: -1}, nil},
 		{"127.0.0.1:0", Config{RecvBuffer: maxBuffer + 1}, nil},
 		{"127.0.0.1:0", Config{BusyPoll: -2}, nil},
+		{"127.0.0.1:0", Config{Priority: -1}, nil},
+		{"127.0.0.1:0", Config{Priority: maxPriority + 1}, nil},
 	} {
 		c, err := Listen(netip.MustParseAddrPort(tc.addr), tc.cfg)
 		if err == nil {
@@ -48,6 +52,24 @@ func TestListenErrors(t *testing.T) {
 			t.Errorf("%s %+v: %v, want %v", tc.addr, tc.cfg, err, tc.kind)
 		}
 	}
+	if n := sockets(t); n != before {
+		t.Errorf("%d sockets are open, and %d were before", n, before)
+	}
+}
+
+// sockets counts those of this process.
+func sockets(t *testing.T) (n int) {
+	t.Helper()
+	fds, err := filepath.Glob("/proc/self/fd/*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, fd := range fds {
+		if to, _ := os.Readlink(fd); strings.HasPrefix(to, "socket:") {
+			n++
+		}
+	}
+	return n
 }
 
 func TestFindOwner(t *testing.T) {

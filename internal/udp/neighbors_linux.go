@@ -38,7 +38,7 @@ func newNeighbors(self netip.AddrPort, scope uint32) (*neighbors, error) {
 // bell is the datagram that wakes a neighbor; no meaningful datagram is this short.
 var bell = [][]byte{{0}}
 
-func isBell(r *Received) bool { return len(r.Buf) == 1 || r.SegmentSize == 1 }
+func isBell(r *Received) bool { return r.SegmentSize == 1 }
 
 // sendNear sends the trains for neighbors through the memory shared with them, and hands the rest to the kernel.
 func (s *sender) sendNear(c *conn, trains []Train) (int, error) {

@@ -50,7 +50,7 @@ func TestNeighbors(t *testing.T) {
 		for _, plain := range []bool{false, true} {
 			a, b := near(t, addr, Config{DisableSegmentation: plain, DisableCoalescing: plain, TrafficClass: 2})
 			in := receiveAll(t, b)
-			sent := uint64(0) // bytes
+			sent, datagrams := uint64(0), uint64(0) // in bytes, and how many
 			for i, tc := range []struct{ bytes, size int }{
 				{36, 36}, {64, 64}, {4096 + 20, 4096 + 20}, {15 * 4140, 4140}, {14*4140 + 16, 4140}, {64 * 280, 280},
 				{MaxTrainBytes, 4140}, {MaxTrainBytes, MaxTrainBytes}, {3000, 1000},
@@ -66,6 +66,7 @@ func TestNeighbors(t *testing.T) {
 						t.Fatalf("case %d: got %d bytes, want the %d sent", i, len(got), n)
 					}
 					rest = rest[n:]
+					datagrams++
 				}
 				pieces := 1
 				if plain {
@@ -85,6 +86,9 @@ func TestNeighbors(t *testing.T) {
 			}
 			if n := b.counters.RxShared.Load(); n != sent || b.counters.RxBytes.Load() < sent {
 				t.Errorf("%d bytes came through shared memory, want %d", n, sent)
+			}
+			if n := b.counters.RxDatagrams.Load(); n != datagrams {
+				t.Errorf("%d datagrams came, want %d", n, datagrams)
 			}
 		}
 	}
@@ -346,15 +350,19 @@ func TestNeighborsAndOthers(t *testing.T) {
 	}
 	close(stop)
 	<-stopped
-	// One Send for neighbors and others has both.
+	// One Send for neighbors and others has both, and each gets what is for it on the shortest way.
 	in := receiveAll(t, b)
 	inFar := receiveAll(t, far)
 	if !soon.Until(func() bool { return b.counters.RxShared.Load() == a.counters.TxShared.Load() }) {
 		t.Fatal("not all of the flood is received")
 	}
 	near, away := trainOf(b.LocalAddr(), pattern(300, 3), 300), trainOf(far.LocalAddr(), pattern(400, 4), 400)
-	if n, err := a.Send([]Train{away, near, near, away, away}); n != 5 || err != nil {
+	shared := a.counters.TxShared.Load()
+	if n, err := a.Send([]Train{near, away, away, near, away}); n != 5 || err != nil {
 		t.Fatalf("Send took %d of 5 trains: %v", n, err)
+	}
+	if n := a.counters.TxShared.Load() - shared; n != 2*300 {
+		t.Errorf("%d bytes went through shared memory, want %d", n, 2*300)
 	}
 	for range 3 {
 		if got := inFar.next(t); !bytes.Equal(got, pattern(400, 4)) {
@@ -364,6 +372,25 @@ func TestNeighborsAndOthers(t *testing.T) {
 	for seen := 0; seen < 2; {
 		if bytes.Equal(in.next(t), pattern(300, 3)) {
 			seen++
+		}
+	}
+}
+
+// TestSocketsTurn: what is at the socket waits for no more than a bounded number of receives from neighbors.
+func TestSocketsTurn(t *testing.T) {
+	a, b := near(t, loop4, Config{})
+	for range (neighborTurns + 4) * RecvBatch {
+		send(t, a, trainOf(b.LocalAddr(), pattern(100, 1), 100))
+	}
+	send(t, listen(t, loop4, Config{}), trainOf(b.LocalAddr(), pattern(200, 2), 200))
+	rx := make([]Received, RecvBatch)
+	for calls := 1; ; calls++ {
+		n, err := b.TryRecv(rx)
+		if n == 0 || err != nil || calls > neighborTurns+1 {
+			t.Fatalf("receive %d brings %d datagrams, %v, and the socket's wasn't among them", calls, n, err)
+		}
+		if len(rx[0].Buf) == 200 {
+			return
 		}
 	}
 }
@@ -609,7 +636,8 @@ func TestNeighborReopened(t *testing.T) {
 	}
 }
 
-// TestNeighborNameTaken: if another program has the name, the error says that the port is in use.
+// TestNeighborNameTaken: if another program has the name, the error says that the port is in use. It isn't to those who
+// go without shared memory.
 func TestNeighborNameTaken(t *testing.T) {
 	a := listen(t, loop4, Config{ShareMemory: true})
 	_ = a.Close()
@@ -620,6 +648,11 @@ func TestNeighborNameTaken(t *testing.T) {
 	defer squatter.Close()
 	if _, err := Listen(a.local, Config{ShareMemory: true}); !errors.Is(err, ErrInUse) {
 		t.Errorf("Listen returned %v, want ErrInUse", err)
+	}
+	if c, err := Listen(a.local, Config{}); err != nil {
+		t.Errorf("without shared memory: %v", err)
+	} else {
+		_ = c.Close()
 	}
 	listen(t, loop4, Config{ShareMemory: true})
 }
