@@ -220,8 +220,26 @@ func TestTargetDataDigest(t *testing.T) {
 			t.Errorf("status %v, CID %d", cqe.Status(), cqe.CID())
 		}
 	})
+	t.Run("in the first H2CData of two", func(t *testing.T) {
+		p.send(p.capsule(pulling(5), nil))
+		r, err := pdu.ParseR2T(p.expect(pdu.TypeR2T))
+		if err != nil {
+			t.Fatal(err)
+		}
+		const half = nvme.ConnectDataSize / 2
+		part := func(flags uint8, off uint32) []byte {
+			return p.data(pdu.Data{Header: pdu.Header{Type: pdu.TypeH2CData, Flags: flags}, CCCID: 5, TTAG: r.TTAG, DATAO: off},
+				make([]byte, half))
+		}
+		damaged := part(0, 0)
+		damaged[len(damaged)-1] ^= 0x80
+		p.send(append(damaged, part(pdu.FlagLast, half)...))
+		if cqe := p.response(); cqe.Status()&^nvme.StatusMore != nvme.StatusTransientTransport || cqe.CID() != 5 {
+			t.Errorf("status %v, CID %d", cqe.Status(), cqe.CID())
+		}
+	})
 	p.connect()
-	if n := tt.Counters().DataDigestErrors.Load(); n != 2 {
+	if n := tt.Counters().DataDigestErrors.Load(); n != 3 {
 		t.Errorf("%d data digest errors counted", n)
 	}
 }
