@@ -309,6 +309,12 @@ func TestReadReplay(t *testing.T) {
 		r.send(r.write(wire.RCWriteOnly, 100, 4, 4), r.read(101, 0, 100), r.write(wire.RCWriteOnly, 102, 4, 4))
 		r.expect("ACK 100 msn 3", "RC_RDMA_READ_RESPONSE_ONLY 101 +100", "ACK 102 msn 3")
 	})
+	rawTest("a SEND repeated before two READs", t, func(t *testing.T, r *rawPeer) {
+		r.send(r.write(wire.RCWriteOnly, 100, 4, 4), r.read(101, 0, 100), r.read(102, 0, 100))
+		r.answers()
+		r.send(r.write(wire.RCWriteOnly, 100, 4, 4))
+		r.expect("ACK 100 msn 3") // and not 101: the data of both may be lost
+	})
 }
 
 // TestReadReplayRefused: a repeated READ may ask for nothing that it didn't ask for before, and only while its key is
@@ -321,6 +327,17 @@ func TestReadReplayRefused(t *testing.T) {
 		"other key": func(r *rawPeer) *wire.Packet {
 			p := r.read(100, 0, 1000)
 			p.RETH.RKey++
+			return p
+		},
+		"another key of that memory": func(r *rawPeer) *wire.Packet {
+			w, err := r.dev.pd.AllocMW()
+			check(r.t, err)
+			r.dev.post(verbs.SendWR{WRID: 9, Opcode: verbs.WRBindMW, MW: w, Bind: verbs.MWBind{
+				MR: r.dev.mr, Addr: r.dev.mr.Addr(), Length: 1000, Access: verbs.AccessRemoteRead,
+			}})
+			r.dev.want(9, verbs.WCSuccess)
+			p := r.read(100, 0, 1000)
+			p.RETH.RKey = w.RKey()
 			return p
 		},
 	} {
@@ -520,6 +537,41 @@ func TestBadResponses(t *testing.T) {
 			r.expect("RC_RDMA_READ_REQUEST 100")
 			r.send(c.answer(r))
 			r.dev.want(1, c.status)
+		})
+	}
+}
+
+// TestBadAtomicResponse: an atomic is answered by no READ response, though that brings as many bytes.
+func TestBadAtomicResponse(t *testing.T) {
+	rawTest("", t, func(t *testing.T, r *rawPeer) {
+		r.dev.post(verbs.SendWR{WRID: 1, Opcode: verbs.WRAtomicFetchAndAdd, SGList: r.dev.sge(0, 8), RemoteAddr: 1 << 40, RKey: 7})
+		r.expect("RC_FETCH_ADD 100")
+		r.send(r.packet(wire.RCReadResponseOnly, 100, 8))
+		r.dev.want(1, verbs.WCBadRespErr)
+	})
+}
+
+// TestAnswersApart: neither an answer to what was never asked nor one that comes late changes how a READ's answer is taken.
+func TestAnswersApart(t *testing.T) {
+	late := func(r *rawPeer) *wire.Packet {
+		p := r.packet(wire.RCAcknowledge, 99, 0)
+		p.AETH.Syndrome = wire.NAKRemoteAccessError
+		return p
+	}
+	for name, other := range map[string]func(r *rawPeer) *wire.Packet{
+		"data never asked for": func(r *rawPeer) *wire.Packet { return r.packet(wire.RCReadResponseMiddle, 200, 256) },
+		"late NAK":             late, // the MIDDLE behind it has no AETH
+	} {
+		rawTest(name, t, func(t *testing.T, r *rawPeer) {
+			r.dev.post(verbs.SendWR{WRID: 1, Opcode: verbs.WRRDMARead, SGList: r.dev.sge(0, 600), RemoteAddr: 1 << 40, RKey: 7})
+			r.expect("RC_RDMA_READ_REQUEST 100")
+			r.send(r.packet(wire.RCReadResponseFirst, 100, 256), other(r))
+			r.expect()
+			r.send(other(r), r.packet(wire.RCReadResponseMiddle, 101, 256), r.packet(wire.RCReadResponseLast, 102, 88))
+			r.dev.want(1, verbs.WCSuccess)
+			if n := r.dev.dev.Counters()[ImpliedNAKSeqErr]; n != 0 {
+				t.Errorf("implied_nak_seq_err = %d", n)
+			}
 		})
 	}
 }

@@ -27,9 +27,10 @@ func (q *readQueue) at(i int) *read {
 	return &q.ring[(q.head+i)%len(q.ring)]
 }
 
-// full reports whether the queue has no room for a request at psn: as many as are allowed come before it.
+// full reports whether the queue has no room for a request at psn: as many as are allowed come before it. At least one
+// is, as otherwise nothing could be posted that asks.
 func (q *readQueue) full(psn wire.PSN) bool {
-	return q.n == len(q.ring) && (q.n == 0 || !q.reaches(psn))
+	return q.n == len(q.ring) && !q.reaches(psn)
 }
 
 // reaches reports whether the answers of the last one reach psn.

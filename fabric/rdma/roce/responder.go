@@ -297,7 +297,7 @@ func (q *qp) onWrite(p *wire.Packet, now time.Duration) {
 		q.refuse(wire.NAKInvalidRequest, p.PSN)
 		return
 	}
-	withImm := p.Opcode.Ends() && p.Opcode.Headers()&wire.HasImmDt != 0
+	withImm := p.Opcode.Headers()&wire.HasImmDt != 0
 	if withImm && rs.head == rs.tail {
 		q.notReady(p, now)
 		return
