@@ -22,6 +22,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/soon"
 	"github.com/nvme-anywhere/nvmeof/nvme"
 	"github.com/nvme-anywhere/nvmeof/nvme/host"
+	"github.com/nvme-anywhere/nvmeof/nvme/target"
 )
 
 var errClose = errors.New("no room for the last writes")
@@ -286,6 +287,82 @@ func TestDamagedState(t *testing.T) {
 	if err := start(next, s); err == nil || !strings.HasPrefix(err.Error(), "--state "+dir+": ") ||
 		!strings.Contains(err.Error(), name) || !strings.HasSuffix(err.Error(), "or move it away, and with it what it keeps") {
 		t.Error(err)
+	}
+}
+
+// A change that fails at its last step leaves nothing of the steps before, and what was allowed is allowed again.
+func TestFailedChange(t *testing.T) {
+	const nqn, broken = "nqn.2026-11.org.example:a", "nqn.2026-11.org.example:c"
+	dir, at, other := t.TempDir(), freeEndpoint(t), freeEndpoint(t)
+	cfg := func(nqns ...string) *config.Config {
+		c := &config.Config{State: dir, Listen: []cli.Endpoint{at}}
+		for _, nqn := range nqns {
+			c.Subsystems = append(c.Subsystems, config.Subsystem{NQN: nqn, Namespaces: []config.Namespace{{NSID: 1, Volume: "mem:1MiB"}}})
+		}
+		return c
+	}
+	started(t, cfg(broken), at).close()
+	saved, err := filepath.Glob(filepath.Join(dir, "events-*.state"))
+	if err != nil || len(saved) != 1 {
+		t.Fatalf("%v, %v", saved, err)
+	}
+	if err := os.WriteFile(saved[0], []byte("half a"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := started(t, cfg(nqn), at)
+	defer s.close()
+	_, tag := s.Config()
+	transport, err := tcp.NewTransport(tcp.HostConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer transport.Close()
+	offered := func(at cli.Endpoint) (all []string) {
+		log, err := host.Discover(t.Context(), host.Config{Transport: transport, Remote: at.Addr})
+		if err != nil {
+			return nil
+		}
+		for i := range log.Entries {
+			if e := &log.Entries[i]; e.SUBTYPE == nvme.SubsystemNVM {
+				all = append(all, nvme.Text(e.SUBNQN[:]))
+			}
+		}
+		return all
+	}
+	next := cfg(nqn, "nqn.2026-11.org.example:b", broken)
+	next.Listen = append(next.Listen, other)
+	next.Subsystems[0].Hosts = []string{"nqn.2026-11.org.example:h"}
+	next.Subsystems[0].Namespaces = append(next.Subsystems[0].Namespaces, config.Namespace{NSID: 2, Volume: "mem:1MiB"})
+	next.Authentication = &config.Authentication{}
+	if err := s.Apply(next, ""); !errors.Is(err, target.ErrState) {
+		t.Errorf("the change: %v", err)
+	}
+	if got := offered(at); !slices.Equal(got, []string{nqn}) {
+		t.Errorf("%q are offered, want what was before", got)
+	}
+	if got := offered(other); got != nil {
+		t.Errorf("%q are offered at the new endpoint", got)
+	}
+	if c, err := host.Connect(t.Context(), host.Config{Transport: transport, Remote: at.Addr, SubNQN: nqn, Queues: 1}); err != nil {
+		t.Errorf("a host without authentication: %v", err)
+	} else if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+	if snap := s.target.Snapshot(); len(snap.Subsystems) != 2 || len(snap.Subsystems[0].Namespaces) != 1 { // with discovery
+		t.Errorf("there are %+v", snap.Subsystems)
+	}
+	if _, now := s.Config(); now != tag || len(s.volumes()) != 1 {
+		t.Errorf("the tag is %s and was %s; %d volumes are open", now, tag, len(s.volumes()))
+	}
+	next.Subsystems = next.Subsystems[:2]
+	next.Subsystems[0].Hosts, next.Authentication = nil, nil
+	if err := s.Apply(next, ""); err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range next.Listen {
+		if got := offered(e); len(got) != 2*len(next.Listen) { // each at each endpoint
+			t.Errorf("%q are offered at %s", got, e)
+		}
 	}
 }
 
