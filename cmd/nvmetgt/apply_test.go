@@ -356,8 +356,11 @@ func TestFailedChange(t *testing.T) {
 	}
 	next.Subsystems = next.Subsystems[:2]
 	next.Subsystems[0].Hosts, next.Authentication = nil, nil
-	if err := s.Apply(next, ""); err != nil {
+	if err := s.Apply(next, tag); err != nil {
 		t.Fatal(err)
+	}
+	if _, now := s.Config(); now == tag {
+		t.Error("the tag is that from before the change")
 	}
 	for _, e := range next.Listen {
 		if got := offered(e); len(got) != 2*len(next.Listen) { // each at each endpoint
