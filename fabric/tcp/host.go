@@ -52,6 +52,7 @@ func (t *Transport) Type() nvme.TransportType { return nvme.TransportTCP }
 func (t *Transport) Counters() *Counters { return &t.counters }
 
 // Alloc implements host.Transport. Requests may use any other memory as well; this lies in large pages if there are any.
+// After Close the error is ErrClosed.
 func (t *Transport) Alloc(n int) ([]byte, error) {
 	if n < 1 {
 		return nil, fmt.Errorf("nvme/tcp: %d bytes of memory: want at least 1", n)

@@ -6,7 +6,7 @@ import "errors"
 // report a WCStatus instead.
 var (
 	ErrInvalid     = errors.New("invalid argument")
-	ErrNoMemory    = errors.New("queue or table full")
+	ErrNoMemory    = errors.New("no room") // in memory, a queue or a table (ENOMEM)
 	ErrBusy        = errors.New("still in use")
 	ErrState       = errors.New("wrong state for this call")
 	ErrClosed      = errors.New("closed")
