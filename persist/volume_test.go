@@ -393,6 +393,19 @@ func TestFlushInPlace(t *testing.T) {
 	}
 }
 
+// TestCloseNotDurable: closing a volume in place reports if the system can't make it durable.
+func TestCloseNotDurable(t *testing.T) {
+	opened, err := inPlace(filepath.Join(t.TempDir(), "v"), blockdev.Options{Size: mib})
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := opened.(*volume)
+	v.sync = func([]byte) error { return unix.EIO }
+	if err := v.Close(); !errors.Is(err, blockdev.ErrMedium) {
+		t.Error(err)
+	}
+}
+
 // TestFull fills the file system below a sparse mapping.
 func TestFull(t *testing.T) {
 	dir := t.TempDir()
