@@ -260,10 +260,11 @@ func (q *qp) onReadResponse(p *wire.Packet, now time.Duration) {
 	q.advance(p.PSN.Next(), now)
 }
 
-// badResponse ends the connection: the peer's answer doesn't match the request.
+// badResponse ends the connection: the peer's answer doesn't match the request. It may have come ahead of the answers to
+// READs before it, which then aren't complete.
 func (q *qp) badResponse(psn wire.PSN, now time.Duration) {
 	q.d.counters.inc(BadResponse)
-	q.advance(psn, now)
+	q.executedBefore(psn, now)
 	q.toError(verbs.WCBadRespErr, verbs.EventQPFatal)
 }
 
@@ -291,14 +292,14 @@ func (q *qp) takeAtomic(w *sendWQE, p *wire.Packet, now time.Duration) bool {
 		return false
 	}
 	if !p.AETH.Syndrome.IsACK() {
-		q.advance(p.PSN, now)
+		q.executedBefore(p.PSN, now)
 		q.onNAK(p.AETH.Syndrome)
 		return false
 	}
 	var value [8]byte
 	binary.NativeEndian.PutUint64(value[:], p.AtomicAckETH.OrigRemDt)
 	if !q.d.scatter(q.pd, w.sges, 0, value[:]) {
-		q.advance(p.PSN, now)
+		q.executedBefore(p.PSN, now)
 		q.toError(verbs.WCLocProtErr, verbs.EventQPFatal)
 		return false
 	}

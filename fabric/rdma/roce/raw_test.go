@@ -551,6 +551,44 @@ func TestBadAtomicResponse(t *testing.T) {
 	})
 }
 
+// TestBadResponseAhead: an answer that doesn't fit its question, ahead of the answers to a READ before it, from a peer of
+// our kind, ends the connection. That READ isn't complete.
+func TestBadResponseAhead(t *testing.T) {
+	for name, c := range map[string]struct {
+		op     verbs.WROpcode // of the second request
+		answer func(r *rawPeer) *wire.Packet
+	}{
+		"READ data for an atomic": {verbs.WRAtomicFetchAndAdd, func(r *rawPeer) *wire.Packet { return r.packet(wire.RCReadResponseOnly, 103, 8) }},
+		"a NAK for an atomic": {verbs.WRAtomicFetchAndAdd, func(r *rawPeer) *wire.Packet {
+			p := r.packet(wire.RCAtomicAcknowledge, 103, 0)
+			p.AETH.Syndrome = wire.NAKRemoteAccessError
+			return p
+		}},
+		"a READ's, too short":  {verbs.WRRDMARead, func(r *rawPeer) *wire.Packet { return r.packet(wire.RCReadResponseOnly, 103, 4) }},
+		"an atomic's for READ": {verbs.WRRDMARead, func(r *rawPeer) *wire.Packet { return r.packet(wire.RCAtomicAcknowledge, 103, 0) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRaw(t, pairConfig{ours: true})
+				r.dev.post(verbs.SendWR{WRID: 1, Opcode: verbs.WRRDMARead, SGList: r.dev.sge(0, 600), RemoteAddr: 1 << 40, RKey: 7},
+					verbs.SendWR{WRID: 2, Opcode: c.op, SGList: r.dev.sge(1000, 8), RemoteAddr: 1 << 40, RKey: 7})
+				if n := len(r.answers()); n != 2 {
+					t.Fatalf("%d requests", n)
+				}
+				r.send(c.answer(r))
+				for i, wc := range r.dev.wait(2) {
+					if wc.WRID != uint64(i+1) || wc.Status == verbs.WCSuccess {
+						t.Errorf("request %d ends with %v", wc.WRID, wc.Status)
+					}
+				}
+				if st := r.dev.qp.Query().State; st != verbs.Err {
+					t.Errorf("state %v", st)
+				}
+			})
+		})
+	}
+}
+
 // TestAnswersApart: neither an answer to what was never asked nor one that comes late changes how a READ's answer is taken.
 func TestAnswersApart(t *testing.T) {
 	late := func(r *rawPeer) *wire.Packet {
