@@ -589,6 +589,27 @@ func TestBadResponseAhead(t *testing.T) {
 	}
 }
 
+// TestNoPlaceAhead: if the memory for an answer is gone when a later part of it arrives first, the READ fails, and not the
+// SEND before it, which the peer has executed.
+func TestNoPlaceAhead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRaw(t, pairConfig{ours: true})
+		m, err := r.dev.pd.RegMR(make([]byte, 600), verbs.AccessLocalWrite)
+		check(t, err)
+		r.dev.post(verbs.SendWR{WRID: 1, Opcode: verbs.WRSend, SGList: r.dev.sge(0, 8)}, verbs.SendWR{
+			WRID: 2, Opcode: verbs.WRRDMARead, SGList: []verbs.SGE{{Addr: m.Addr(), Length: 600, LKey: m.LKey()}},
+			RemoteAddr: 1 << 40, RKey: 7,
+		})
+		if n := len(r.answers()); n != 2 {
+			t.Fatalf("%d requests", n)
+		}
+		check(t, m.Dereg())
+		r.send(r.packet(wire.RCReadResponseMiddle, 102, 256))
+		r.dev.want(1, verbs.WCSuccess)
+		r.dev.want(2, verbs.WCLocProtErr)
+	})
+}
+
 // TestAnswersApart: neither an answer to what was never asked nor one that comes late changes how a READ's answer is taken.
 func TestAnswersApart(t *testing.T) {
 	late := func(r *rawPeer) *wire.Packet {

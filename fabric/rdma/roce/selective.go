@@ -374,6 +374,7 @@ func (q *qp) onReadPart(p *wire.Packet, now time.Duration) {
 		return
 	}
 	if !q.d.scatter(q.pd, w.sges, k*q.mtu, p.Payload) {
+		q.executedBefore(p.PSN, now)
 		q.toError(verbs.WCLocProtErr, verbs.EventQPFatal)
 		return
 	}
