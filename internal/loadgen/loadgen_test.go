@@ -565,7 +565,7 @@ func TestLeftOfSeveral(t *testing.T) {
 		for _, specs := range [][]Spec{{short, ramped, long}, {long, ramped, short}} {
 			var left []time.Duration
 			o := Options{Report: func(p *Progress) { left = append(left, p.Left) }}
-			if _, err := Run(t.Context(), &fakeDevice{delay: time.Millisecond}, specs, o); err != nil {
+			if _, err := Run(t.Context(), &fakeDevice{delay: 20 * time.Millisecond}, specs, o); err != nil {
 				t.Fatal(err)
 			}
 			for i, got := range left {

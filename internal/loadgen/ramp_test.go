@@ -81,14 +81,14 @@ func TestRampBeside(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		short, long := spec("read"), spec("randread")
 		short.RampTime, long.RampTime, long.Runtime = 2*time.Second, time.Second, 5*time.Second
-		res, err := Run(t.Context(), &fakeDevice{delay: time.Millisecond}, []Spec{short, long}, Options{})
+		res, err := Run(t.Context(), &fakeDevice{delay: 10 * time.Millisecond}, []Spec{short, long}, Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if j := &res.Jobs[0]; j.Duration != 32*time.Millisecond || j.Ops[Read].IOs != fakeSize/4096 {
-			t.Errorf("the short one: %d operations in %v, want 256 in 32ms", j.Ops[Read].IOs, j.Duration)
+		if j := &res.Jobs[0]; j.Duration != 320*time.Millisecond || j.Ops[Read].IOs != fakeSize/4096 {
+			t.Errorf("the short one: %d operations in %v, want 256 in 320ms", j.Ops[Read].IOs, j.Duration)
 		}
-		if j := &res.Jobs[1]; j.Duration < 5*time.Second || j.Duration > 5*time.Second+time.Millisecond {
+		if j := &res.Jobs[1]; j.Duration < 5*time.Second || j.Duration > 5*time.Second+10*time.Millisecond {
 			t.Errorf("the long one took %v, want 5s", j.Duration)
 		}
 	})

@@ -158,7 +158,7 @@ func TestStartDelay(t *testing.T) {
 
 // TestTimesOfSeveral: each job begins, is measured and ends at its own times, whichever is named first.
 func TestTimesOfSeveral(t *testing.T) {
-	const delay = time.Millisecond
+	const delay = 10 * time.Millisecond
 	early, late := spec("read"), spec("write")
 	early.Delay, early.RampTime, early.Runtime = 500*time.Millisecond, time.Second, 2*time.Second
 	late.Delay, late.RampTime, late.Runtime = time.Second, 3*time.Second, 5*time.Second
