@@ -7,8 +7,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nvme-anywhere/nvmeof/nvme"
 	"github.com/nvme-anywhere/nvmeof/nvme/target"
+)
+
+// Codes of the specification.
+const (
+	overRDMA, overTCP = 1, 3
+	inaccessible      = 3
+	sha384, ffdhe3072 = 2, 2
 )
 
 // TestStatusOf: a status has the keys that docs/control.md lists, with the values of the target.
@@ -22,19 +28,19 @@ func TestStatusOf(t *testing.T) {
 	}
 	snap := target.Snapshot{
 		Connections: 3, Draining: true,
-		ANA: []target.ANAStats{{Transport: nvme.TransportRDMA, Addr: netip.MustParseAddrPort("192.0.2.1:4420"), Group: 2, State: nvme.ANAInaccessible}},
+		ANA: []target.ANAStats{{Transport: overRDMA, Addr: netip.MustParseAddrPort("192.0.2.1:4420"), Group: 2, State: inaccessible}},
 		Subsystems: []target.SubsystemStats{{
 			NQN: "nqn.2026-11.org.example:a",
 			Namespaces: []target.NamespaceStats{{
 				NSID: 7, Kind: "file", Path: "disk.img", Size: 1 << 30, ReadOnly: true, MediaErrors: 4, ANAGroup: 2, IO: counts(10),
 			}},
 			Controllers: []target.ControllerStats{{
-				CNTLID: 9, HostNQN: "nqn.2026-11.org.example:h", Transport: nvme.TransportTCP,
+				CNTLID: 9, HostNQN: "nqn.2026-11.org.example:h", Transport: overTCP,
 				Remote: netip.MustParseAddrPort("192.0.2.2:5000"), Since: since, KeepAlive: 1500 * time.Millisecond,
 				Queues: []target.QueueStats{{QID: 1, Depth: 128, InFlight: 6, IO: counts(20)}},
-				Auth:   &target.AuthStats{Hash: nvme.AuthSHA384, DHGroup: nvme.DHFFDHE3072, Bidirectional: true, Since: since},
-			}, {CNTLID: 10, Transport: nvme.TransportRDMA, Remote: netip.MustParseAddrPort("192.0.2.2:5001"), Queues: []target.QueueStats{{}}}},
-		}, {NQN: nvme.DiscoveryNQN}},
+				Auth:   &target.AuthStats{Hash: sha384, DHGroup: ffdhe3072, Bidirectional: true, Since: since},
+			}, {CNTLID: 10, Transport: overRDMA, Remote: netip.MustParseAddrPort("192.0.2.2:5001"), Queues: []target.QueueStats{{}}}},
+		}, {NQN: "nqn.2014-08.org.nvmexpress.discovery"}},
 	}
 	st := StatusOf(&snap)
 	st.Listen = []string{"rdma://192.0.2.1:4420"}
