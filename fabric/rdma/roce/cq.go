@@ -60,7 +60,7 @@ func (c *cq) Destroy() error {
 	c.d.mu.Lock()
 	defer c.d.mu.Unlock()
 	switch {
-	case c.freed:
+	case c.freed || c.d.closed:
 		return c.d.fail("destroy CQ", verbs.ErrClosed)
 	case c.refs > 0:
 		return c.d.failf("destroy CQ", verbs.ErrBusy, "%d queue pairs use it", c.refs)

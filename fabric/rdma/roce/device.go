@@ -154,6 +154,7 @@ func (d *Device) Close() error {
 		q.toReset()
 		q.freed = true
 	}
+	d.lkeys.closeAll()
 	for _, q := range d.ready {
 		q.isReady = false
 	}

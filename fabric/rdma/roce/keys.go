@@ -155,6 +155,16 @@ func (t *lkeyTable) insert(r *mr) {
 	r.lkey = i<<8 | uint32(t.slots[i].gen)
 }
 
+// closeAll makes every region one that is deregistered. No queue pair uses any at that time.
+func (t *lkeyTable) closeAll() {
+	for _, s := range t.slots {
+		if s.r != nil {
+			s.r.key = 0
+		}
+	}
+	t.slots, t.free = nil, nil
+}
+
 func (t *lkeyTable) remove(key uint32) {
 	t.slots[key>>8].r = nil
 	t.free = append(t.free, key>>8)

@@ -165,7 +165,7 @@ func (w *mw) Dealloc() error {
 	d := w.d
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if w.freed {
+	if w.freed || d.closed && w.mr == nil {
 		return d.fail("deallocate MW", verbs.ErrClosed)
 	}
 	w.freed = true

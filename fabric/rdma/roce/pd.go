@@ -27,7 +27,7 @@ func (p *pd) Dealloc() error {
 	p.d.mu.Lock()
 	defer p.d.mu.Unlock()
 	switch {
-	case p.freed:
+	case p.freed || p.d.closed:
 		return p.d.fail("deallocate PD", verbs.ErrClosed)
 	case p.refs > 0:
 		return p.d.failf("deallocate PD", verbs.ErrBusy, "%d memory regions, windows and queue pairs are in it", p.refs)

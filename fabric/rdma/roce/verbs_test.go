@@ -185,6 +185,27 @@ func TestLifetimes(t *testing.T) {
 	})
 }
 
+// TestClosedWithDevice: when the device is closed, all that was made on it is destroyed, and says so. A completion queue
+// and a domain once said that the queue pairs, which nobody could destroy any more, were still using them.
+func TestClosedWithDevice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPair(t, pairConfig{})
+		s := p.a
+		unbound, err := s.pd.AllocMW()
+		check(t, err)
+		bound, err := s.pd.AllocMW()
+		check(t, err)
+		s.post(verbs.SendWR{Opcode: verbs.WRBindMW, MW: bound, Bind: verbs.MWBind{MR: s.mr, Addr: s.mr.Addr(), Length: 1}})
+		s.want(0, verbs.WCSuccess)
+		check(t, s.dev.Close())
+		for what, destroy := range map[string]func() error{
+			"QP": s.qp.Destroy, "CQ": s.cq.Destroy, "MR": s.mr.Dereg, "MW": unbound.Dealloc, "bound MW": bound.Dealloc, "PD": s.pd.Dealloc,
+		} {
+			wantErr(t, what, destroy(), verbs.ErrClosed)
+		}
+	})
+}
+
 // TestDestroyLeavesNothing: windows, paths and completions go with a queue pair.
 func TestDestroyLeavesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

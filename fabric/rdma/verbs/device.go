@@ -15,7 +15,7 @@ type Device interface {
 	CreateCQ(cqe int, handler func(CQ)) (CQ, error)
 
 	// Close destroys everything that still exists on the device. Work in progress is lost. A second Close returns
-	// ErrClosed.
+	// ErrClosed, and so do the methods that would destroy one of these objects.
 	Close() error
 }
 
