@@ -45,7 +45,6 @@ func discover(c *cobra.Command, f *connFlags) (err error) {
 	if err != nil {
 		return err
 	}
-	cfg.KATO = 0 // none, as is usual for just reading the log
 	log, err := host.Discover(c.Context(), cfg)
 	if err != nil {
 		return f.explain(err)

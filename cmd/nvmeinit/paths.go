@@ -194,7 +194,7 @@ func (f *connFlags) pathConfigs(ctx context.Context, fabs *fabrics, ends []cli.E
 		return all, nil
 	}
 	start := first
-	start.SubNQN, start.KATO = nvme.DiscoveryNQN, 0
+	start.SubNQN = nvme.DiscoveryNQN
 	found, err := host.Crawl(ctx, start, fabs.reach(ctx))
 	if err != nil {
 		return nil, err

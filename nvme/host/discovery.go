@@ -26,9 +26,11 @@ type DiscoveryLog struct {
 var ErrDiscoveryUnstable = errors.New("the discovery log keeps changing")
 
 // Discover connects to the discovery controller that cfg describes, reads its log and closes
-// the connection. An empty SubNQN means nvme.DiscoveryNQN.
+// the connection. An empty SubNQN means nvme.DiscoveryNQN. It asks for no keep alive, whatever cfg.KATO is.
 func Discover(ctx context.Context, cfg Config) (*DiscoveryLog, error) {
 	cfg.SubNQN = cmp.Or(cfg.SubNQN, nvme.DiscoveryNQN)
+	// A keep alive timeout would ask for a persistent connection, which a discovery controller may refuse.
+	cfg.KATO = -1
 	c, err := Connect(ctx, cfg)
 	if err != nil {
 		return nil, err

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
@@ -39,6 +40,29 @@ func TestDiscover(t *testing.T) {
 		}
 		if f.kato != 0 || len(f.queues) != 1 {
 			t.Errorf("KATO %d, %d queues", f.kato, len(f.queues))
+		}
+	}
+}
+
+// TestDiscoverWithoutKeepAlive: a discovery controller without explicit persistent connections refuses a keep alive
+// timeout (as older ones of Linux and SPDK do), so reading the log doesn't ask for one, by whatever name the controller goes.
+func TestDiscoverWithoutKeepAlive(t *testing.T) {
+	for _, nqn := range []string{nvme.DiscoveryNQN, "nqn.2024-01.com.example:discovery"} {
+		f := discoveryTarget(1)
+		f.nqn = nqn
+		f.hook = func(_ *fakeQueue, r *Request, cqe *nvme.Completion) verdict {
+			if r.Cmd.Name(0) == nvme.FCConnect.String() && r.Cmd.ConnectKATO() != 0 {
+				cqe.SetStatus(nvme.StatusInvalidField | nvme.StatusDNR)
+				return answered
+			}
+			return usual
+		}
+		for _, kato := range []time.Duration{0, 5 * time.Second} {
+			cfg := f.config()
+			cfg.KATO = kato
+			if l, err := Discover(t.Context(), cfg); err != nil || len(l.Entries) != 1 {
+				t.Errorf("%s, KATO %v: %v", nqn, kato, err)
+			}
 		}
 	}
 }
