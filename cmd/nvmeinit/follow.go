@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -46,6 +47,10 @@ func (f *follower) run(ctx context.Context) {
 func (f *follower) connected(ctx context.Context) {
 	c, err := host.Connect(ctx, f.cfg)
 	if err != nil {
+		// A controller without persistent connections refuses the keep alive timeout.
+		if errors.Is(err, nvme.StatusConnectInvalidParameter) || errors.Is(err, nvme.StatusInvalidField) {
+			f.noNotices()
+		}
 		return
 	}
 	if c.Notices()&nvme.AENDiscovery == 0 {

@@ -79,3 +79,28 @@ func TestFollowRefused(t *testing.T) {
 		})
 	}
 }
+
+// TestFollowWithoutPersistence: users are told once if a discovery controller refuses a persistent connection, by which
+// it would give notices.
+func TestFollowWithoutPersistence(t *testing.T) {
+	_, l := serveSubsystems(t, "nqn.2026-11.org.example:disk")
+	tr, err := tcp.NewTransport(tcp.HostConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tr.Close()
+	refusing := &altering{tr, func(r *host.Request, cqe *nvme.Completion) {
+		if r.Cmd.Name(0) == nvme.FCConnect.String() && r.Cmd.ConnectKATO() != 0 {
+			cqe.SetStatus(nvme.StatusConnectInvalidParameter | nvme.StatusDNR)
+		}
+	}}
+	var lines []string
+	f := &follower{changed: make(chan struct{}, 1), tell: func(line string) { lines = append(lines, line) },
+		cfg: host.Config{Transport: refusing, Remote: l.Addr(), SubNQN: nvme.DiscoveryNQN, KATO: followKATO}}
+	for range 2 {
+		f.connected(t.Context())
+	}
+	if len(lines) != 1 || !strings.Contains(lines[0], "gives no notices") {
+		t.Errorf("it says %q", lines)
+	}
+}

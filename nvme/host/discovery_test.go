@@ -45,7 +45,8 @@ func TestDiscover(t *testing.T) {
 }
 
 // TestDiscoverWithoutKeepAlive: a discovery controller without explicit persistent connections refuses a keep alive
-// timeout (as older ones of Linux and SPDK do), so reading the log doesn't ask for one, by whatever name the controller goes.
+// timeout (as older ones of Linux and SPDK do), so reading the log doesn't ask for one, by whatever name the controller
+// goes.
 func TestDiscoverWithoutKeepAlive(t *testing.T) {
 	for _, nqn := range []string{nvme.DiscoveryNQN, "nqn.2024-01.com.example:discovery"} {
 		f := discoveryTarget(1)
