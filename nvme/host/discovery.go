@@ -43,7 +43,7 @@ func Discover(ctx context.Context, cfg Config) (*DiscoveryLog, error) {
 }
 
 // Discovery reads the discovery log. It reads the header again after the entries, and starts over if GENCTR has
-// changed in the meantime.
+// changed in the meantime. If the log has become shorter, its former end is refused: that is such a change, too.
 func (c *Controller) Discovery(ctx context.Context) (*DiscoveryLog, error) {
 	for range discoveryTries {
 		h, err := c.discoveryHeader(ctx, true)
@@ -54,14 +54,18 @@ func (c *Controller) Discovery(ctx context.Context) (*DiscoveryLog, error) {
 			return nil, fmt.Errorf("nvme: discovery log: %w: NUMREC is %d, at most %d are read", ErrController, h.NUMREC, maxDiscoveryEntries)
 		}
 		l := &DiscoveryLog{Generation: h.GENCTR}
-		if l.Entries, err = c.discoveryEntries(ctx, int(h.NUMREC)); err != nil {
-			return nil, err
+		var beyond error
+		if l.Entries, beyond = c.discoveryEntries(ctx, int(h.NUMREC)); beyond != nil && !refused(beyond) {
+			return nil, beyond
 		}
 		again, err := c.discoveryHeader(ctx, false)
-		if err != nil {
+		switch {
+		case err != nil:
 			return nil, err
-		}
-		if *again == *h {
+		case *again != *h:
+		case beyond != nil:
+			return nil, beyond
+		default:
 			return l, nil
 		}
 	}

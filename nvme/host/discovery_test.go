@@ -127,6 +127,39 @@ func TestDiscoverLong(t *testing.T) {
 	}
 }
 
+// TestDiscoverShrinking: a log that becomes shorter between two of the commands that read it is read again, although
+// the controller refuses to read beyond its end (NVMe base 2.1, Get Log Page, LPOL). If it refuses without such a
+// change, that is the error.
+func TestDiscoverShrinking(t *testing.T) {
+	f := discoveryTarget(20)
+	f.identity.MDTS = 1
+	shrinks := true
+	f.hook = func(_ *fakeQueue, r *Request, cqe *nvme.Completion) verdict {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if r.Cmd.Opcode() != nvme.OpGetLogPage || r.Cmd.LogOffset() == 0 {
+			return usual
+		}
+		if n := uint64(len(f.entries)+1) * nvme.DiscoveryEntrySize; r.Cmd.LogOffset() > n || !shrinks {
+			cqe.SetStatus(nvme.StatusInvalidField | nvme.StatusDNR)
+			return answered
+		}
+		if len(f.entries) == 20 {
+			f.entries = f.entries[:2]
+			f.genctr++
+		}
+		return usual
+	}
+	l, err := Discover(t.Context(), f.config())
+	if err != nil || len(l.Entries) != 2 || l.Generation != 8 {
+		t.Errorf("%+v, %v", l, err)
+	}
+	shrinks = false
+	if _, err := Discover(t.Context(), f.config()); !errors.Is(err, nvme.StatusInvalidField) {
+		t.Errorf("a log that stays the same: %v", err)
+	}
+}
+
 func TestDiscoverNeverStable(t *testing.T) {
 	f := discoveryTarget(0)
 	f.hook = func(_ *fakeQueue, r *Request, _ *nvme.Completion) verdict {

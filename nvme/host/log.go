@@ -165,38 +165,35 @@ func (c *Controller) ANA(ctx context.Context) (*nvme.ANALog, error) {
 
 // readANA reads the ANA log, which has no more than most bytes, until all of it belongs to the change count at its
 // beginning. To check that, it reads the whole first piece again, since Linux's target refuses reads that are
-// shorter than its log.
+// shorter than its log. If the log has become shorter, its former end is refused: that is a change, too.
 func (c *Controller) readANA(ctx context.Context, most int) ([]byte, error) {
-	b := make([]byte, most)
 	piece, _ := c.logPiece()
 	again := make([]byte, min(piece, most))
 	for range anaTries {
-		n, err := c.readANAOnce(ctx, b)
-		if err != nil || n == len(again) {
-			return b[:n], err
+		b, err := c.readANAOnce(ctx, most)
+		if len(b) <= len(again) || err != nil && !refused(err) {
+			return b, err
 		}
 		if err := c.ReadLog(ctx, anaPage(0), again); err != nil {
 			return nil, err
 		}
 		if bytes.Equal(again[:anaChangeCount], b[:anaChangeCount]) {
-			return b[:n], nil
+			return b, err
 		}
 	}
 	return nil, fmt.Errorf("nvme: %s: %w: its change count changed %d times", nvme.LogANA, ErrANAUnstable, anaTries)
 }
 
-// readANAOnce reads the ANA log into b in pieces, and only as far as the log goes: it is seldom as long as it may
-// be, and an offset beyond its end is an error. It returns the number of bytes read.
-func (c *Controller) readANAOnce(ctx context.Context, b []byte) (n int, err error) {
+// readANAOnce reads the ANA log in pieces, up to most bytes, and only as far as the log goes: it is seldom as long as
+// it may be, and an offset beyond its end is an error. With an error it returns what it has asked for.
+func (c *Controller) readANAOnce(ctx context.Context, most int) (b []byte, err error) {
 	piece, _ := c.logPiece()
-	for n < len(b) && nvme.ANALogLength(b[:n]) > uint64(n) {
-		end := min(n+piece, len(b))
-		if err := c.ReadLog(ctx, anaPage(n), b[n:end]); err != nil {
-			return 0, err
-		}
-		n = end
+	for err == nil && len(b) < most && nvme.ANALogLength(b) > uint64(len(b)) {
+		n := len(b)
+		b = append(b, make([]byte, min(piece, most-n))...)
+		err = c.ReadLog(ctx, anaPage(n), b[n:])
 	}
-	return n, nil
+	return b, err
 }
 
 // anaPage selects the ANA log from an offset.

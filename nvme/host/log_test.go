@@ -136,6 +136,46 @@ func TestANAChanging(t *testing.T) {
 	}
 }
 
+// TestANAShrinking: a log that becomes shorter between two of the commands that read it is read again, although the
+// controller refuses to read beyond its end. If it refuses without such a change, that is the error.
+func TestANAShrinking(t *testing.T) {
+	f := newFakeTarget()
+	f.identity.CMIC, f.identity.NANAGRPID, f.identity.MNAN, f.identity.NN = nvme.CMICANA, 1, 8000, 8000
+	c := connect(t, f)
+	defer closeController(t, c)
+	log := func(ids int) []byte {
+		p := nvme.ANALog{ChangeCount: uint64(ids), Groups: []nvme.ANAGroup{{ID: 1, State: nvme.ANAOptimized}}}
+		for id := range ids {
+			p.Groups[0].NSIDs = append(p.Groups[0].NSIDs, uint32(id+1))
+		}
+		return p.AppendTo(nil)
+	}
+	page, shrinks := log(8000), true
+	f.setHook(func(_ *fakeQueue, r *Request, cqe *nvme.Completion) verdict {
+		if r.Cmd.Opcode() != nvme.OpGetLogPage || r.Cmd.LID() != nvme.LogANA {
+			return usual
+		}
+		off := r.Cmd.LogOffset()
+		if off > uint64(len(page)) || off > 0 && !shrinks {
+			cqe.SetStatus(nvme.StatusInvalidField | nvme.StatusDNR)
+			return answered
+		}
+		clear(r.Data[copy(r.Data, page[off:]):])
+		if off > 0 {
+			page = log(5)
+		}
+		return answered
+	})
+	l, err := c.ANA(t.Context())
+	if err != nil || l.ChangeCount != 5 || len(l.Groups[0].NSIDs) != 5 {
+		t.Errorf("%v, %+v", err, l)
+	}
+	page, shrinks = log(8000), false
+	if _, err := c.ANA(t.Context()); !errors.Is(err, nvme.StatusInvalidField) {
+		t.Errorf("a log that stays the same: %v", err)
+	}
+}
+
 // TestANALogEnd: if a controller may have more namespaces than it has, nothing is read beyond the end of its log,
 // which it would answer with Invalid Field (NVMe base 2.1, Get Log Page, LPOL).
 func TestANALogEnd(t *testing.T) {
