@@ -132,8 +132,9 @@ func restOfPersistent(h *nvme.PersistentLogHeader, head []byte, read func(a nvme
 }
 
 const (
-	anaTries       = 10 // how often to read an ANA log that keeps changing
-	anaChangeCount = 8  // length of the change count at its beginning, in bytes
+	anaTries       = 10       // how often to read an ANA log that keeps changing
+	anaChangeCount = 8        // length of the change count at its beginning, in bytes
+	maxANA         = 16 << 20 // bounds what a controller can make the host remember
 )
 
 // ErrANAUnstable is the cause if the ANA log changed each time it was read.
@@ -147,14 +148,13 @@ func (c *Controller) ANA(ctx context.Context) (*nvme.ANALog, error) {
 		return nil, fmt.Errorf("nvme: %s: %w (CMIC bit 3)", nvme.LogANA, ErrUnsupported)
 	}
 	n := cmp.Or(id.MNAN, id.NN)
-	size := nvme.ANALogSize(id.NANAGRPID, n)
-	const most = 16 << 20
-	if size > most {
-		return nil, fmt.Errorf("nvme: %s: %w: NANAGRPID %d and %d namespaces make %d bytes", nvme.LogANA, ErrController, id.NANAGRPID, n, size)
-	}
-	b, err := c.readANA(ctx, int(size))
+	most := int(min(nvme.ANALogSize(id.NANAGRPID, n), maxANA))
+	b, err := c.readANA(ctx, most)
 	if err != nil {
 		return nil, err
+	}
+	if nvme.ANALogLength(b) > uint64(most) {
+		return nil, fmt.Errorf("nvme: %s: %w: it has more than %d bytes (NANAGRPID is %d, MNAN or NN %d)", nvme.LogANA, ErrController, most, id.NANAGRPID, n)
 	}
 	p := new(nvme.ANALog)
 	if err := p.Parse(b); err != nil {

@@ -1,7 +1,9 @@
 package host
 
 import (
+	"encoding/binary"
 	"errors"
+	"math"
 	"testing"
 
 	"github.com/nvme-anywhere/nvmeof/nvme"
@@ -210,6 +212,35 @@ func TestANALogEnd(t *testing.T) {
 		if err != nil || len(l.Groups) != 8 || l.Size() != len(page) {
 			t.Errorf("%d namespaces of %d: %v", ids, most, err)
 		}
+	}
+}
+
+// TestANALogBound: what counts is how long the log is, not how long it could be by NANAGRPID, MNAN and NN, which go up
+// to four billion each. A log that is longer than it may be is refused.
+func TestANALogBound(t *testing.T) {
+	for name, tc := range map[string]struct {
+		groups, namespaces uint32 // NANAGRPID, and MNAN and NN
+		ids                uint32 // that the log says it has
+		ok                 bool
+	}{
+		"a short one of many":       {math.MaxUint32, math.MaxUint32 - 1, 3, true},
+		"one beyond what is read":   {1, math.MaxUint32 - 1, 1 << 30, false},
+		"one beyond what it may be": {1, 2, 3, false},
+	} {
+		f := newFakeTarget()
+		f.identity.CMIC, f.identity.NANAGRPID, f.identity.MNAN, f.identity.NN = nvme.CMICANA, tc.groups, tc.namespaces, tc.namespaces
+		c := connect(t, f)
+		page := (&nvme.ANALog{Groups: []nvme.ANAGroup{{ID: 1, State: nvme.ANAOptimized, NSIDs: nvme.NSIDList{1, 2, 3}}}}).AppendTo(nil)
+		binary.LittleEndian.PutUint32(page[20:], tc.ids)
+		answerLog(f, nvme.LogANA, page)
+		l, err := c.ANA(t.Context())
+		switch {
+		case tc.ok && (err != nil || len(l.Groups) != 1 || len(l.Groups[0].NSIDs) != 3):
+			t.Errorf("%s: %+v, %v", name, l, err)
+		case !tc.ok && !errors.Is(err, ErrController):
+			t.Errorf("%s: %v", name, err)
+		}
+		closeController(t, c)
 	}
 }
 
