@@ -6,12 +6,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
-// maxLogPiece bounds how much of a log page one command reads, even if the controller allows more (MDTS).
-const maxLogPiece = 64 << 10
+const (
+	// maxLogPiece bounds how much of a log page one command reads, even if the controller allows more (MDTS).
+	maxLogPiece = 64 << 10
+	// maxShortLog is how much that is at most if NUMD has 12 bits: without extended data (LPA bit 2).
+	maxShortLog = 4 << 12
+)
 
 // logPiece returns how much of a log page one command reads, and whether further commands can read the rest (LPA
 // bit 2, which every discovery controller supports, whatever it reports).
@@ -19,7 +24,7 @@ func (c *Controller) logPiece() (n int, more bool) {
 	if more = c.identity.LPA&nvme.LPAExtendedData != 0 || c.discovery(); more {
 		return min(c.limits.MaxTransfer, maxLogPiece), true
 	}
-	return c.limits.MaxTransfer, false
+	return min(c.limits.MaxTransfer, maxShortLog), false
 }
 
 // ReadLog fills b with the log page that p names, starting at p.Offset; p.Length is ignored. A long page is read in
@@ -62,9 +67,14 @@ func (c *Controller) SMART(ctx context.Context) (*nvme.SMARTLog, error) {
 	return p, nil
 }
 
-// ErrorLog reads the entries of the Error Information log, newest first.
+// ErrorLog reads the entries of the Error Information log, newest first. Of a log that can't be read in pieces and is
+// longer than what one command reads, it reads the newest ones.
 func (c *Controller) ErrorLog(ctx context.Context) ([]nvme.ErrorEntry, error) {
-	b := make([]byte, (int(c.identity.ELPE)+1)*nvme.ErrorEntrySize)
+	entries := int(c.identity.ELPE) + 1
+	if piece, more := c.logPiece(); !more {
+		entries = min(entries, piece/nvme.ErrorEntrySize)
+	}
+	b := make([]byte, entries*nvme.ErrorEntrySize)
 	if err := c.ReadLog(ctx, nvme.GetLogPage{LID: nvme.LogError, NSID: nvme.NSIDAll, RAE: true}, b); err != nil {
 		return nil, err
 	}
@@ -74,7 +84,9 @@ func (c *Controller) ErrorLog(ctx context.Context) ([]nvme.ErrorEntry, error) {
 		if err := e.Parse(b); err != nil {
 			return nil, err
 		}
-		if e.Count != 0 {
+		// An error that occurs between two reads moves the others, and one of them is then read twice.
+		known := func(o nvme.ErrorEntry) bool { return o.Count == e.Count }
+		if e.Count != 0 && !slices.ContainsFunc(all, known) {
 			all = append(all, e)
 		}
 	}

@@ -43,6 +43,69 @@ func TestErrorLog(t *testing.T) {
 	}
 }
 
+// TestErrorLogMoves: an error that occurs while the log is read in pieces moves the others, none of which is then there
+// twice.
+func TestErrorLogMoves(t *testing.T) {
+	f := newFakeTarget()
+	f.identity.ELPE = 255 // two pieces, by MDTS
+	c := connect(t, f)
+	defer closeController(t, c)
+	newest := uint64(256)
+	f.setHook(func(_ *fakeQueue, r *Request, _ *nvme.Completion) verdict {
+		if r.Cmd.Opcode() != nvme.OpGetLogPage || r.Cmd.LID() != nvme.LogError {
+			return usual
+		}
+		first := newest - r.Cmd.LogOffset()/nvme.ErrorEntrySize
+		var b []byte
+		for i := range uint64(len(r.Data) / nvme.ErrorEntrySize) {
+			b = (&nvme.ErrorEntry{Count: first - i}).AppendTo(b)
+		}
+		copy(r.Data, b)
+		newest++
+		return answered
+	})
+	all, err := c.ErrorLog(t.Context())
+	if err != nil || len(all) != 255 {
+		t.Fatalf("%d entries, %v", len(all), err)
+	}
+	for i, e := range all {
+		if e.Count != 256-uint64(i) {
+			t.Fatalf("entry %d has count %d", i, e.Count)
+		}
+	}
+}
+
+// TestLogsInOnePiece: a controller without extended data (LPA bit 2) can't be asked for more than 16 KiB, since NUMD
+// has 12 bits then, nor for the rest of a longer log. Of its Error Information log, the newest entries are read.
+func TestLogsInOnePiece(t *testing.T) {
+	for _, tc := range []struct {
+		mdts    uint8
+		entries int // of 256
+		most    int // bytes of a log
+	}{{0, 256, 16 << 10}, {1, 128, 8 << 10}, {5, 256, 16 << 10}} {
+		f := newFakeTarget()
+		f.identity.LPA, f.identity.ELPE, f.identity.MDTS = 0, 255, tc.mdts
+		var page []byte
+		for i := range uint64(256) {
+			page = (&nvme.ErrorEntry{Count: 256 - i}).AppendTo(page)
+		}
+		c := connect(t, f)
+		answerLog(f, nvme.LogError, page)
+		all, err := c.ErrorLog(t.Context())
+		if err != nil || len(all) != tc.entries || all[0].Count != 256 {
+			t.Errorf("MDTS %d: %d entries, %v", tc.mdts, len(all), err)
+		}
+		p := nvme.GetLogPage{LID: nvme.LogError}
+		if err := c.ReadLog(t.Context(), p, make([]byte, tc.most)); err != nil {
+			t.Errorf("MDTS %d, %d bytes: %v", tc.mdts, tc.most, err)
+		}
+		if err := c.ReadLog(t.Context(), p, make([]byte, tc.most+4)); !errors.Is(err, ErrUnsupported) {
+			t.Errorf("MDTS %d, more than %d bytes: %v", tc.mdts, tc.most, err)
+		}
+		closeController(t, c)
+	}
+}
+
 // TestPersistentEventLog: the log is read as a whole, in a reporting context that is released; a damaged log is
 // rejected.
 func TestPersistentEventLog(t *testing.T) {
