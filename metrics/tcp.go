@@ -33,7 +33,7 @@ var (
 			func(c *tcp.Counters) float64 { return float64(c.DataDigestErrors.Load()) }},
 		{counter("tcp_protocol_errors_total", "PDUs that broke the rules, those with a wrong header digest too.", "role"),
 			func(c *tcp.Counters) float64 { return float64(c.ProtocolErrors.Load()) }},
-		{counter("tcp_short_data_total", "Reads that succeeded without all of their data.", "role"),
+		{counter("tcp_short_data_total", "Commands that succeeded without all of their data.", "role"),
 			func(c *tcp.Counters) float64 { return float64(c.ShortData.Load()) }},
 		{counter("tcp_memory_waits_total", "Commands that had to wait for data memory.", "role"),
 			func(c *tcp.Counters) float64 { return float64(c.MemoryWaits.Load()) }},

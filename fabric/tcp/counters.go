@@ -29,7 +29,7 @@ type Counters struct {
 	HeaderDigestErrors atomic.Uint64
 	DataDigestErrors   atomic.Uint64
 	ProtocolErrors     atomic.Uint64 // header digest errors included
-	ShortData          atomic.Uint64 // successful reads that lacked data (host)
+	ShortData          atomic.Uint64 // commands that succeeded without all of their data (host)
 	MemoryWaits        atomic.Uint64 // commands that waited for data memory (target)
 	Successes          atomic.Uint64 // responses, sent or received, that a SUCCESS flag replaced
 }

@@ -191,18 +191,16 @@ func (q *hostQueue) response(cqe *nvme.Completion) error {
 
 // complete ends the command of s, unless its data is still being sent.
 func (q *hostQueue) complete(s *hostSlot, cqe *nvme.Completion) error {
-	if s.read && cqe.Status().OK() {
+	if cqe.Status().OK() {
 		switch {
-		case int(s.received) == len(s.data):
+		case s.lacksData():
+			q.t.counters.ShortData.Add(1)
+			cqe.SetStatus(nvme.StatusDataTransferError)
+		case s.badData:
+			cqe.SetStatus(nvme.StatusDataTransferError)
 		case s.atMost:
 			// AL is an allocation length: SPDK sends the message alone, Linux adds zeroes to it.
 			clear(s.data[s.received:])
-		default:
-			q.t.counters.ShortData.Add(1)
-			cqe.SetStatus(nvme.StatusDataTransferError)
-		}
-		if s.badData {
-			cqe.SetStatus(nvme.StatusDataTransferError)
 		}
 	}
 	if s.write {

@@ -72,6 +72,18 @@ func (s *hostSlot) prepare(r *host.Request, inlineLimit int) {
 	s.req = r
 }
 
+// lacksData reports whether the controller has neither sent nor asked for all data of the command, so that it can't
+// have succeeded.
+func (s *hostSlot) lacksData() bool {
+	switch n := uint32(len(s.data)); {
+	case s.read:
+		return s.received < n && !s.atMost
+	case s.write:
+		return s.transfer.granted < n && !s.inline
+	}
+	return false
+}
+
 // post queues the slot's CapsuleCmd. The writer's lock is held. On a dead connection the request
 // is left to Sink.Closed.
 func (s *hostSlot) post(w *writer) {

@@ -355,6 +355,33 @@ func TestHostDataErrors(t *testing.T) {
 	}
 }
 
+// TestHostDataNotAskedFor: a controller that hasn't asked for all the data of a write can't have stored it, even if it
+// says so. The status of one that failed is the controller's.
+func TestHostDataNotAskedFor(t *testing.T) {
+	const size = 64 << 10
+	d := dialRaw(t, HostConfig{}, goodResp)
+	for _, tc := range []struct{ answer, want nvme.Status }{
+		{nvme.StatusSuccess, nvme.StatusDataTransferError},
+		{nvme.StatusInternalError, nvme.StatusInternalError},
+	} {
+		for _, asked := range []uint32{0, 4096} {
+			r, done, cid := d.start(ioCommand(nvme.OpWrite, 0, size), make([]byte, size))
+			if asked > 0 {
+				d.ctrl.send(d.ctrl.r2t(pdu.R2T{CCCID: cid, R2TL: asked}))
+				d.ctrl.expect(pdu.TypeH2CData)
+			}
+			d.ctrl.send(d.ctrl.resp(cid, tc.answer))
+			d.wait(done)
+			if st := r.CQE.Status(); r.Err != nil || st != tc.want {
+				t.Errorf("%v after %d of %d bytes: %v, status %v", tc.answer, asked, size, r.Err, st)
+			}
+		}
+	}
+	if n := d.tr.Counters().ShortData.Load(); n != 2 {
+		t.Errorf("%d short writes are counted", n)
+	}
+}
+
 // TestHostReadFails: the status of a read that failed is the controller's, whatever data came before.
 func TestHostReadFails(t *testing.T) {
 	const size = 4096
