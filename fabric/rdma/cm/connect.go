@@ -135,8 +135,8 @@ func (id *cmID) Listen(local netip.AddrPort, backlog int) error {
 	}
 	defer m.mu.Unlock()
 	port := local.Port()
-	for port == 0 || local.Port() == 0 && m.listeners[port] != nil {
-		port = ephemeralPort()
+	if port == 0 {
+		port = m.freePort()
 	}
 	if m.listeners[port] != nil {
 		return &OpError{op, local, ErrAddrInUse}
@@ -145,6 +145,18 @@ func (id *cmID) Listen(local netip.AddrPort, backlog int) error {
 	id.local = netip.AddrPortFrom(m.addr, port)
 	m.listeners[port] = id
 	return nil
+}
+
+// freePort returns an ephemeral port that nobody listens on, or any if there is none. Called with mu held.
+func (m *Manager) freePort() uint16 {
+	port := ephemeralPort()
+	for range ephemeralPorts {
+		if m.listeners[port] == nil {
+			break
+		}
+		port = firstEphemeral | (port + 1)
+	}
+	return port
 }
 
 // Accept moves the QP to RTS and sends the REP. The retry count of p is not used: the passive side uses that of the

@@ -339,7 +339,39 @@ func TestWrongCalls(t *testing.T) {
 	}
 }
 
-// The same while a connection is being established.
+// TestListenOnAnyPort: identifiers that leave the choice of the port to the manager get different ones, until there is
+// none left. Once the search for one more never ended, and held the manager's lock.
+func TestListenOnAnyPort(t *testing.T) {
+	n := newNode(t, newNetwork(), "127.0.0.1", Config{})
+	defer n.m.Close()
+	ports := map[uint16]verbs.CMID{}
+	listen := func() error {
+		id, err := n.m.CreateID(nil)
+		if err == nil {
+			err = id.Listen(netip.AddrPort{}, 1)
+		}
+		if err == nil {
+			ports[id.LocalAddr().Port()] = id
+		}
+		return err
+	}
+	for i := range ephemeralPorts {
+		if err := listen(); err != nil || len(ports) != i+1 {
+			t.Fatalf("listener %d: %d ports, %v", i, len(ports), err)
+		}
+	}
+	wrongly(t, "one more", listen(), ErrAddrInUse)
+	const freed = 50000
+	if err := ports[freed].Destroy(); err != nil {
+		t.Fatal(err)
+	}
+	delete(ports, freed)
+	if err := listen(); err != nil || ports[freed] == nil {
+		t.Errorf("port %d was freed: %v", freed, err)
+	}
+}
+
+// Calls in states that don't allow them, while a connection is being established.
 func TestWrongCallsConnecting(t *testing.T) {
 	pair(t, func(t *testing.T, n *network, host, target *node, l *end) {
 		h := host.prepare(target.addr)

@@ -144,8 +144,14 @@ func (m *Manager) reach(src, dst netip.Addr) error {
 	return nil
 }
 
+// The ephemeral ports are those from 49152 up (RFC 6335).
+const (
+	firstEphemeral = 0xc000
+	ephemeralPorts = 1<<16 - firstEphemeral
+)
+
 // ephemeralPort returns a source port as rdma_cm would choose it. It only names the connection: nothing is bound to it.
-func ephemeralPort() uint16 { return 49152 | uint16(random32()) }
+func ephemeralPort() uint16 { return firstEphemeral | uint16(random32()) }
 
 // post queues an event of id. Called with the lock held.
 func (id *cmID) post(e verbs.CMEvent) {
