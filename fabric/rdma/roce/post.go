@@ -145,10 +145,13 @@ func (q *qp) fillInline(w *sendWQE, wr *verbs.SendWR) error {
 	}
 	w.inline = w.inline[:0]
 	for i := range wr.SGList {
-		b, has, ok := q.d.local(q.pd, &wr.SGList[i], 0)
+		e := &wr.SGList[i]
+		if e.Length == 0 { // its key doesn't matter, as in gather
+			continue
+		}
+		b, has, ok := q.d.local(q.pd, e, 0)
 		if !ok {
-			return q.failf(op, verbs.ErrInvalid, "inline data: L_Key %#x does not cover %d bytes at %#x",
-				wr.SGList[i].LKey, wr.SGList[i].Length, wr.SGList[i].Addr)
+			return q.failf(op, verbs.ErrInvalid, "inline data: L_Key %#x does not cover %d bytes at %#x", e.LKey, e.Length, e.Addr)
 		}
 		if has&verbs.AccessOnDemand != 0 {
 			var there [maxInline]byte

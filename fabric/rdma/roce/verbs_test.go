@@ -1,6 +1,7 @@
 package roce
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"net/netip"
@@ -182,6 +183,25 @@ func TestLifetimes(t *testing.T) {
 		_, err = s.dev.CreateCQ(1, nil)
 		wantErr(t, "CQ", err, verbs.ErrClosed)
 		wantErr(t, "MAD", s.dev.SendMAD(addrB, make([]byte, madSize)), verbs.ErrClosed)
+	})
+}
+
+// TestEmptyEntries: an entry of no bytes names no memory, so neither its address nor its key matters, wherever the data
+// is taken from.
+func TestEmptyEntries(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPair(t, pairConfig{})
+		fill(p.a.buf[:8], 1)
+		list := append(p.a.sge(0, 8), verbs.SGE{Addr: 1, LKey: ^uint32(0)})
+		for i, flags := range []verbs.SendFlags{0, verbs.SendInline} {
+			p.b.recv(uint64(i), append([]verbs.SGE{{LKey: ^uint32(0)}}, p.b.sge(16*i, 16)...)...)
+			p.a.post(verbs.SendWR{WRID: uint64(i), Opcode: verbs.WRSend, Flags: flags, SGList: list})
+			p.a.want(uint64(i), verbs.WCSuccess)
+			p.b.want(uint64(i), verbs.WCSuccess)
+			if !bytes.Equal(p.b.buf[16*i:16*i+8], p.a.buf[:8]) {
+				t.Errorf("flags %d: other data", flags)
+			}
+		}
 	})
 }
 
