@@ -37,14 +37,15 @@ type CMID interface {
 	QP() QP
 
 	// Connect sends the REQ. The event is CMEstablished with the peer's parameters, CMRejected, CMUnreachable or
-	// CMConnectError.
+	// CMConnectError, or CMDisconnected if the peer accepts and then ends the connection before it is established here.
 	Connect(ConnParam) error
 
 	// Listen accepts connection requests at local; a zero address means every device of the manager. At most backlog
 	// requests wait for Accept or Reject.
 	Listen(local netip.AddrPort, backlog int) error
 	// Accept answers a connection request: the QP moves to RTS and the REP is sent. The event is CMEstablished, when
-	// the peer confirms or sends its first packet.
+	// the peer confirms or sends its first packet, or CMRejected, CMUnreachable or CMDisconnected if the connection ends
+	// before that.
 	Accept(ConnParam) error
 	// Reject answers a connection request with reason 28 (consumer defined) and private data.
 	Reject(private []byte) error
