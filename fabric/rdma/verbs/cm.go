@@ -53,7 +53,7 @@ type CMID interface {
 	// Disconnect moves the QP to ERR and sends the DREQ, or the DREP if a DREQ was received. The events are
 	// CMDisconnected, then CMTimewaitExit.
 	Disconnect() error
-	// Destroy frees the identifier and its QP; no event follows.
+	// Destroy frees the identifier and its QP. No event follows, except one whose handler is already being called.
 	Destroy() error
 }
 
