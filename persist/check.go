@@ -55,7 +55,7 @@ func Check(path string, repair bool) (*Report, error) {
 		return nil, blockdev.OpenError(path, mapKind(err), err)
 	}
 	r, err := checkMapped(m, path, repair)
-	if err = openError(path, errors.Join(err, m.close())); err != nil {
+	if err := openError(path, errors.Join(err, m.close())); err != nil {
 		return nil, err
 	}
 	return r, nil

@@ -261,7 +261,7 @@ func TestFormatFull(t *testing.T) {
 
 // TestIdentifier: no two volumes have the same, so that what is left of one isn't taken for entries of another.
 func TestIdentifier(t *testing.T) {
-	if newID() == newID() {
+	if one, other := newID(), newID(); one == other {
 		t.Error("the same twice")
 	}
 }
