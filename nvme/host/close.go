@@ -77,10 +77,7 @@ func (c *Controller) whatCut() error {
 
 // askToShutDown is the part of shutDown that ctx interrupts.
 func (c *Controller) askToShutDown(ctx context.Context, limit time.Duration) error {
-	cc := nvme.CCFabrics | nvme.CCEnable | nvme.CCSHNNormal
-	if c.cap&nvme.CAPIOCS != 0 {
-		cc |= nvme.CCCSSAll
-	}
+	cc := nvme.CCFabrics | c.commandSets() | nvme.CCEnable | nvme.CCSHNNormal
 	if err := c.setProperty(ctx, nvme.PropCC, uint64(cc)); err != nil {
 		return err
 	}

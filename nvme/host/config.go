@@ -29,7 +29,7 @@ type Config struct {
 	HostID nvme.HostID
 
 	// Queues is the number of I/O queues to ask for; 0 means one per processor. The
-	// controller may grant fewer. A discovery controller has none.
+	// controller may grant fewer. A discovery or administrative controller has none.
 	Queues int
 	// QueueSize is the number of entries of an I/O queue; 0 means 128. The controller may allow fewer. One entry
 	// stays free, so QueueSize - 1 commands can be outstanding.

@@ -158,7 +158,7 @@ func (c *Controller) connectQueue(ctx context.Context, q *Queue) (nvme.ConnectRe
 
 // connectIO agrees on the number of I/O queues and connects them.
 func (c *Controller) connectIO(ctx context.Context) error {
-	if c.discovery() {
+	if c.withoutIO() {
 		return nil
 	}
 	n := c.cfg.Queues
@@ -182,7 +182,12 @@ func (c *Controller) connectIO(ctx context.Context) error {
 	return nil
 }
 
-// discovery reports whether this is a discovery controller, which has no I/O queues.
+// withoutIO reports whether the controller has no I/O queues: then it is for administration, or for discovery.
+func (c *Controller) withoutIO() bool {
+	return c.identity.CNTRLTYPE == nvme.ControllerAdmin || c.discovery()
+}
+
+// discovery reports whether this is a discovery controller.
 func (c *Controller) discovery() bool {
 	return c.cfg.SubNQN == nvme.DiscoveryNQN || c.identity.CNTRLTYPE == nvme.ControllerDiscovery
 }

@@ -167,7 +167,9 @@ func TestConnectGrantsFewerOfOne(t *testing.T) {
 // TestCommandSets: the command sets chosen in CC when a controller is enabled stay the same when it is shut down:
 // CC.CSS must not change while it is enabled (NVMe base 2.1, CC).
 func TestCommandSets(t *testing.T) {
-	for sets, css := range map[nvme.CAP]nvme.CC{nvme.CAPNVM: nvme.CCCSSNVM, nvme.CAPNVM | nvme.CAPIOCS: nvme.CCCSSAll} {
+	for sets, css := range map[nvme.CAP]nvme.CC{
+		nvme.CAPNVM: nvme.CCCSSNVM, nvme.CAPNVM | nvme.CAPIOCS: nvme.CCCSSAll, nvme.CAPNoIO: nvme.CCCSSNone,
+	} {
 		f := newFakeTarget()
 		f.cap = nvme.NewCAP(128, 2*time.Second, sets)
 		closeController(t, connect(t, f))
@@ -176,6 +178,32 @@ func TestCommandSets(t *testing.T) {
 				t.Errorf("CAP %#x: CC is set to %#x", f.cap, cmd.PropertyValue())
 			}
 		}
+	}
+}
+
+// TestAdministrativeController: an administrative controller (NVMe base 2.1, section 3.1.3.2) has no I/O queues, and
+// says nothing about them. It is connected to for its admin commands.
+func TestAdministrativeController(t *testing.T) {
+	f := newFakeTarget()
+	id := &f.identity
+	id.CNTRLTYPE, id.SQES, id.CQES, id.IOCCSZ, id.IORCSZ = nvme.ControllerAdmin, 0, 0, 0, 0
+	f.hook = func(_ *fakeQueue, r *Request, cqe *nvme.Completion) verdict {
+		if r.Cmd.Opcode() == nvme.OpSetFeatures && r.Cmd.FID() == nvme.FeatNumberOfQueues {
+			cqe.SetStatus(nvme.StatusInvalidField | nvme.StatusDNR)
+			return answered
+		}
+		return usual
+	}
+	c := connect(t, f)
+	defer closeController(t, c)
+	if len(c.Queues()) != 0 || c.Limits().Queues != 0 || len(f.queues) != 1 {
+		t.Errorf("%d I/O queues, %d connections", len(c.Queues()), len(f.queues))
+	}
+	if ids, err := c.ActiveNamespaces(t.Context()); err != nil || len(ids) != 1 {
+		t.Errorf("namespaces %v, %v", ids, err)
+	}
+	if _, err := c.Namespace(t.Context(), 1); !errors.Is(err, ErrUnsupported) {
+		t.Errorf("opened for I/O: %v", err)
 	}
 }
 

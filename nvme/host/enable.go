@@ -18,10 +18,7 @@ func (c *Controller) enable(ctx context.Context) error {
 	if size := c.cap.MPSMIN(); size != 0 {
 		return fmt.Errorf("%w: CAP.MPSMIN is %d: pages of 4096 bytes are not supported", ErrController, size)
 	}
-	cc := nvme.CCFabrics | nvme.CCCSSNVM
-	if c.cap&nvme.CAPIOCS != 0 {
-		cc = nvme.CCFabrics | nvme.CCCSSAll
-	}
+	cc := nvme.CCFabrics | c.commandSets()
 	// A controller that a dead host left enabled must be disabled before it can be configured.
 	if err := c.configure(ctx, cc, func(s nvme.CSTS) bool { return !s.Ready() }); err != nil {
 		return fmt.Errorf("CC.EN=0: %w", err)
@@ -32,6 +29,17 @@ func (c *Controller) enable(ctx context.Context) error {
 	v, err = c.Property(ctx, nvme.PropVS)
 	c.version = nvme.Version(v)
 	return err
+}
+
+// commandSets returns CC.CSS, which CAP.CSS decides.
+func (c *Controller) commandSets() nvme.CC {
+	switch {
+	case c.cap&nvme.CAPIOCS != 0:
+		return nvme.CCCSSAll
+	case c.cap&(nvme.CAPNVM|nvme.CAPNoIO) == nvme.CAPNoIO:
+		return nvme.CCCSSNone
+	}
+	return nvme.CCCSSNVM
 }
 
 // configure writes CC and waits for CSTS to follow within CAP.TO.

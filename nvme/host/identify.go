@@ -30,7 +30,7 @@ func (c *Controller) identify(ctx context.Context) error {
 		return err
 	}
 	c.settleLimits()
-	if c.version < nvme.Version1_2_1 || c.discovery() {
+	if c.version < nvme.Version1_2_1 || c.withoutIO() {
 		return nil
 	}
 	// Older controllers don't have this page; then no limit is known.
@@ -56,10 +56,10 @@ func (c *Controller) checkIdentity() error {
 	case id.KAS == 0 && c.cfg.KATO > 0 && !c.discovery():
 		return bad("KAS is 0: it has no keep alive, which Fabrics demands")
 	}
-	if err := c.checkSGLS(bad); err != nil || c.discovery() {
+	if err := c.checkSGLS(bad); err != nil || c.withoutIO() {
 		return err
 	}
-	// The rest is about I/O queues: a discovery controller has none, and leaves it zero.
+	// The rest is about I/O queues: a controller that has none leaves it zero.
 	switch {
 	case id.SQES&0xf > 6 || id.SQES>>4 < 6:
 		return bad("SQES is %#02x: entries of 64 bytes are not possible", id.SQES)

@@ -64,13 +64,17 @@ func (t *inTurns) Cancel(r *Request, last bool) {
 	}
 }
 
-// Namespace opens the namespace nsid: it reads Identify Namespace and the namespace's identifiers.
+// Namespace opens the namespace nsid: it reads Identify Namespace and the namespace's identifiers. A controller without
+// I/O queues opens none: the error matches ErrUnsupported.
 func (c *Controller) Namespace(ctx context.Context, nsid uint32) (*Namespace, error) {
 	if nsid == nvme.NSIDNone || nsid == nvme.NSIDAll {
 		return nil, fmt.Errorf("nvme: namespace %d: %w", nsid, nvme.StatusInvalidNamespace)
 	}
 	if err := c.hasNamespaces(); err != nil {
 		return nil, err
+	}
+	if len(c.io) == 0 {
+		return nil, fmt.Errorf("nvme: namespace %d: %w: the controller has no I/O queues", nsid, ErrUnsupported)
 	}
 	n := &Namespace{ID: nsid, ctrl: c, carrier: &inTurns{Controller: c}}
 	page, err := c.IdentifyPage(ctx, nvme.CNSNamespace, nsid, nvme.CSINVM)
@@ -151,14 +155,6 @@ func (n *Namespace) settle() error {
 	return nil
 }
 
-// usable makes sure that there are I/O queues.
-func (n *Namespace) usable() error {
-	if len(n.ctrl.io) == 0 {
-		return fmt.Errorf("nvme: namespace %d: %w: the controller has no I/O queues", n.ID, ErrUnsupported)
-	}
-	return nil
-}
-
 // Controller returns the controller that the namespace was opened on, even if another Carrier takes its commands.
 func (n *Namespace) Controller() *Controller { return n.ctrl }
 
@@ -174,11 +170,8 @@ func (n *Namespace) Size() int64 { return int64(n.blocks) * int64(n.blockSize) }
 // MaxTransfer is the most bytes that one Read or Write transfers.
 func (n *Namespace) MaxTransfer() int { return int(n.maxBlocks) * n.blockSize }
 
-// check makes sure that there are I/O queues, and that a range consists of whole blocks inside the namespace.
+// check makes sure that a range consists of whole blocks inside the namespace.
 func (n *Namespace) check(off, length int64) error {
-	if err := n.usable(); err != nil {
-		return err
-	}
 	bs := int64(n.blockSize)
 	switch {
 	case off < 0 || length < 0:

@@ -149,9 +149,6 @@ func limitBlocks(v uint8, blockSize int) uint32 {
 }
 
 func (n *Namespace) command(ctx context.Context, cmd *nvme.Command, data []byte) error {
-	if err := n.usable(); err != nil {
-		return err
-	}
 	_, err := command(ctx, n.carrier, n.carrier, ioQueue, cmd, data)
 	return err
 }

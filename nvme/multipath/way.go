@@ -30,9 +30,6 @@ type way struct {
 func (p *path) way(n *space, c *host.Controller, ns *host.Namespace) *way {
 	w := &way{ns: n, path: p, ctrl: c, queues: c.Queues(), group: ns.Identity.ANAGRPID}
 	w.err = n.accepts(ns)
-	if w.err == nil && len(w.queues) == 0 {
-		w.err = host.ErrUnsupported
-	}
 	if w.err != nil {
 		p.sub.cfg.Log.Error("path not used", p.logKeys("nsid", n.nsid, "err", w.err)...)
 	}
