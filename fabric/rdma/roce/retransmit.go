@@ -24,11 +24,11 @@ func (q *qp) ackTimeout() time.Duration {
 	return q.path.timeout(t)
 }
 
-// restartTimer starts the timeout of the oldest packet anew.
+// restartTimer starts the timeout of the oldest packet anew. While the peer has asked to wait, none is out.
 func (q *qp) restartTimer(now time.Duration) {
 	r := &q.req
 	limit := q.ackTimeout()
-	if limit == 0 || r.una == r.next {
+	if limit == 0 || r.una == r.next || r.rnrUntil != 0 {
 		r.deadline = 0
 		return
 	}

@@ -69,3 +69,35 @@ func TestSequenceErrorsWithoutEnd(t *testing.T) {
 		})
 	}
 }
+
+// TestWaitForReceiverIsNoSilence: while the peer has asked to wait, nothing is expected of it, and the ACK timeout begins
+// when the request is sent again. A second RNR NAK for the same packet changes nothing.
+func TestWaitForReceiverIsNoSilence(t *testing.T) {
+	for name, with := range map[string]func(string, *testing.T, func(*testing.T, *rawPeer)){
+		"another kind": rawTest, "our kind": selectiveTest,
+	} {
+		with(name, t, func(t *testing.T, r *rawPeer) {
+			const timer = 0 // the longest
+			silences := func() uint64 {
+				c := r.dev.dev.Counters()
+				return c[EarlyRetransmit] + c[LocalAckTimeoutErr]
+			}
+			r.post(1, verbs.WRSend, 10)
+			r.expect("RC_SEND_ONLY 100 +10")
+			r.send(r.nak(wire.RNRNAK(timer), 100), r.nak(wire.RNRNAK(timer), 100))
+			time.Sleep(wire.RNRTimer(timer) - time.Millisecond)
+			r.expect()
+			if n := silences(); n > 0 {
+				t.Errorf("%d timeouts while the peer isn't ready", n)
+			}
+			time.Sleep(time.Millisecond)
+			r.expect("RC_SEND_ONLY 100 +10")
+			time.Sleep(100 * time.Millisecond)
+			if c := r.dev.dev.Counters(); c[LocalAckTimeoutErr] > 0 {
+				t.Errorf("the ACK timeout is over after %v", 100*time.Millisecond)
+			}
+			r.send(r.ack(100))
+			r.dev.want(1, verbs.WCSuccess)
+		})
+	}
+}
