@@ -171,8 +171,11 @@ func (q *qp) settle(now time.Duration) {
 		r.reads.front().next = psn
 	}
 	q.advance(psn, now)
-	if r.score != nil && !r.una.Before(s.top) {
+	switch {
+	case !r.una.Before(s.top):
 		q.dropScore()
+	case s.isLost(r.una): // now it may leave whatever the windows hold
+		q.d.markReady(q)
 	}
 }
 

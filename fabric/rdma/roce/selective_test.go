@@ -184,6 +184,14 @@ func TestSelectiveRequester(t *testing.T) {
 		r.send(p)
 		r.expect("RC_RDMA_WRITE_ONLY 101 +256", "RC_RDMA_WRITE_ONLY 102 +256")
 	})
+	selectiveTest("the first missing packet leaves whatever others have in the window", t, func(t *testing.T, r *rawPeer) {
+		r.writes(4)
+		inside(r.dev, func(q *qp) any { q.path.window.sent(2 * initialWindow); return nil })
+		r.send(r.arrived(100, 2, 3))
+		r.expect("RC_RDMA_WRITE_ONLY 100 +256")
+		r.send(r.ack(100))
+		r.expect("RC_RDMA_WRITE_ONLY 101 +256")
+	})
 }
 
 // TestSelectiveSilence: what no list reports is found out by asking.
