@@ -277,6 +277,22 @@ func TestLKeyReuse(t *testing.T) {
 	}
 }
 
+// TestRegionsApart: between two memory regions there are addresses that no key opens.
+func TestRegionsApart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPair(t, pairConfig{})
+		var end uint64
+		for _, n := range []int{1, pageSize, pageSize + 1, 1} {
+			m, err := p.a.pd.RegMR(make([]byte, n), verbs.AccessLocalWrite)
+			check(t, err)
+			if m.Addr() < end+pageSize {
+				t.Errorf("a region begins at %#x, the one before ends at %#x", m.Addr(), end)
+			}
+			end = m.Addr() + uint64(n)
+		}
+	})
+}
+
 func BenchmarkRKeyLookup(b *testing.B) {
 	table := newRKeyTable()
 	var keys [1024]uint32

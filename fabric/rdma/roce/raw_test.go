@@ -557,15 +557,21 @@ func TestBadResponseAhead(t *testing.T) {
 	for name, c := range map[string]struct {
 		op     verbs.WROpcode // of the second request
 		answer func(r *rawPeer) *wire.Packet
+		status verbs.WCStatus // of the first request, which is the oldest
 	}{
-		"READ data for an atomic": {verbs.WRAtomicFetchAndAdd, func(r *rawPeer) *wire.Packet { return r.packet(wire.RCReadResponseOnly, 103, 8) }},
+		"READ data for an atomic": {verbs.WRAtomicFetchAndAdd, func(r *rawPeer) *wire.Packet { return r.packet(wire.RCReadResponseOnly, 103, 8) }, verbs.WCBadRespErr},
 		"a NAK for an atomic": {verbs.WRAtomicFetchAndAdd, func(r *rawPeer) *wire.Packet {
 			p := r.packet(wire.RCAtomicAcknowledge, 103, 0)
 			p.AETH.Syndrome = wire.NAKRemoteAccessError
 			return p
-		}},
-		"a READ's, too short":  {verbs.WRRDMARead, func(r *rawPeer) *wire.Packet { return r.packet(wire.RCReadResponseOnly, 103, 4) }},
-		"an atomic's for READ": {verbs.WRRDMARead, func(r *rawPeer) *wire.Packet { return r.packet(wire.RCAtomicAcknowledge, 103, 0) }},
+		}, verbs.WCRemAccessErr},
+		"a READ's, too short": {verbs.WRRDMARead, func(r *rawPeer) *wire.Packet { return r.packet(wire.RCReadResponseOnly, 103, 4) }, verbs.WCBadRespErr},
+		"a READ's, with a NAK": {verbs.WRRDMARead, func(r *rawPeer) *wire.Packet {
+			p := r.packet(wire.RCReadResponseOnly, 103, 8)
+			p.AETH.Syndrome = wire.NAKRemoteAccessError
+			return p
+		}, verbs.WCBadRespErr},
+		"an atomic's for READ": {verbs.WRRDMARead, func(r *rawPeer) *wire.Packet { return r.packet(wire.RCAtomicAcknowledge, 103, 0) }, verbs.WCBadRespErr},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -576,11 +582,8 @@ func TestBadResponseAhead(t *testing.T) {
 					t.Fatalf("%d requests", n)
 				}
 				r.send(c.answer(r))
-				for i, wc := range r.dev.wait(2) {
-					if wc.WRID != uint64(i+1) || wc.Status == verbs.WCSuccess {
-						t.Errorf("request %d ends with %v", wc.WRID, wc.Status)
-					}
-				}
+				r.dev.want(1, c.status)
+				r.dev.want(2, verbs.WCWRFlushErr)
 				if st := r.dev.qp.Query().State; st != verbs.Err {
 					t.Errorf("state %v", st)
 				}

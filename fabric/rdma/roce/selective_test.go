@@ -1,6 +1,7 @@
 package roce
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
 	"testing"
@@ -184,6 +185,18 @@ func TestSelectiveRequester(t *testing.T) {
 		r.send(p)
 		r.expect("RC_RDMA_WRITE_ONLY 101 +256", "RC_RDMA_WRITE_ONLY 102 +256")
 	})
+	selectiveTest("all that the peer held is sent again after an RNR NAK", t, func(t *testing.T, r *rawPeer) {
+		for id := range uint64(3) {
+			r.post(id, verbs.WRSend, 10)
+		}
+		r.expect("RC_SEND_ONLY 100 +10", "RC_SEND_ONLY 101 +10", "RC_SEND_ONLY 102 +10")
+		r.send(r.arrived(100, 1, 2))
+		r.expect("RC_SEND_ONLY 100 +10")
+		r.send(r.nak(wire.RNRNAK(1), 100))
+		r.expect()
+		time.Sleep(wire.RNRTimer(1))
+		r.expect("RC_SEND_ONLY 100 +10", "RC_SEND_ONLY 101 +10", "RC_SEND_ONLY 102 +10")
+	})
 	selectiveTest("the first missing packet leaves whatever others have in the window", t, func(t *testing.T, r *rawPeer) {
 		r.writes(4)
 		inside(r.dev, func(q *qp) any { q.path.window.sent(2 * initialWindow); return nil })
@@ -191,6 +204,161 @@ func TestSelectiveRequester(t *testing.T) {
 		r.expect("RC_RDMA_WRITE_ONLY 100 +256")
 		r.send(r.ack(100))
 		r.expect("RC_RDMA_WRITE_ONLY 101 +256")
+	})
+	selectiveTest("requests of all kinds", t, func(t *testing.T, r *rawPeer) {
+		r.post(1, verbs.WRRDMAWrite, 8)
+		r.post(2, verbs.WRAtomicFetchAndAdd, 8)
+		r.post(3, verbs.WRRDMAWrite, 8)
+		r.post(4, verbs.WRRDMARead, 8)
+		r.post(5, verbs.WRRDMAWrite, 8)
+		r.answers()
+		r.send(r.arrived(100, 4))
+		r.expect("RC_RDMA_WRITE_ONLY 100 +8", "RC_FETCH_ADD 101", "RC_RDMA_WRITE_ONLY 102 +8", "RC_RDMA_READ_REQUEST 103")
+	})
+	selectiveTest("the memory is gone", t, func(t *testing.T, r *rawPeer) {
+		m, err := r.dev.pd.RegMR(make([]byte, 8), verbs.AccessLocalWrite)
+		check(t, err)
+		r.post(1, verbs.WRRDMAWrite, 8)
+		r.dev.post(verbs.SendWR{WRID: 2, Opcode: verbs.WRSend, SGList: []verbs.SGE{{Addr: m.Addr(), Length: 8, LKey: m.LKey()}}})
+		r.post(3, verbs.WRRDMAWrite, 8)
+		r.answers()
+		check(t, m.Dereg())
+		r.send(r.arrived(101, 1))
+		r.dev.want(1, verbs.WCSuccess)
+		r.dev.want(2, verbs.WCLocProtErr)
+		r.dev.want(3, verbs.WCWRFlushErr)
+	})
+	selectiveTest("a READ request is lost only if the list lacks it and has something behind it", t, func(t *testing.T, r *rawPeer) {
+		r.post(1, verbs.WRRDMAWrite, 8)
+		r.post(2, verbs.WRRDMARead, 10)
+		r.post(3, verbs.WRRDMARead, 10)
+		r.post(4, verbs.WRRDMAWrite, 8)
+		r.post(5, verbs.WRRDMARead, 10)
+		r.expect("RC_RDMA_WRITE_ONLY 100 +8", "RC_RDMA_READ_REQUEST 101", "RC_RDMA_READ_REQUEST 102",
+			"RC_RDMA_WRITE_ONLY 103 +8", "RC_RDMA_READ_REQUEST 104")
+		r.send(r.arrived(100, 2, 3))
+		r.expect("RC_RDMA_WRITE_ONLY 100 +8", "RC_RDMA_READ_REQUEST 101")
+	})
+}
+
+// TestSelectiveRoom: what arrives behind a gap makes room in the windows, which other queue pairs take at once.
+func TestSelectiveRoom(t *testing.T) {
+	const packets = initialWindow / (256 + packetCost)
+	for _, c := range []struct {
+		name   string
+		op     verbs.WROpcode // of another queue pair
+		fill   func(r *rawPeer)
+		answer func(r *rawPeer) *wire.Packet
+		want   string
+	}{
+		{"WRITEs that a list has", verbs.WRRDMAWrite, func(r *rawPeer) { r.writes(packets) },
+			func(r *rawPeer) *wire.Packet { return r.arrived(100, 1, 2, 3) }, "RC_RDMA_WRITE_ONLY 1000 +8"},
+		{"WRITEs behind a READ", verbs.WRRDMAWrite, func(r *rawPeer) {
+			r.post(2, verbs.WRRDMARead, 8)
+			r.post(1, verbs.WRRDMAWrite, 256*packets)
+			r.answers()
+		}, func(r *rawPeer) *wire.Packet { return r.ack(103) }, "RC_RDMA_WRITE_ONLY 1000 +8"},
+		{"an answer", verbs.WRRDMARead, func(r *rawPeer) {
+			r.post(1, verbs.WRRDMARead, initialWindow)
+			r.answers()
+		}, func(r *rawPeer) *wire.Packet { return r.packet(wire.RCReadResponseMiddle, 102, 256) }, "RC_RDMA_READ_REQUEST 1000"},
+	} {
+		selectiveTest(c.name, t, func(t *testing.T, r *rawPeer) {
+			c.fill(r)
+			next := another(r.dev, pairConfig{}.withDefaults())
+			for _, attr := range []verbs.QPAttr{
+				{State: verbs.Init},
+				{State: verbs.RTR, Remote: addrA, PeerVendorID: vendorID, DestQPN: rawQPN, PathMTU: verbs.MTU256, RQPSN: rawPSN},
+				{State: verbs.RTS, SQPSN: 1000, Timeout: 17, MaxRdAtomic: rawRate},
+			} {
+				check(t, next.qp.Modify(attr))
+			}
+			next.post(verbs.SendWR{Opcode: c.op, SGList: next.sge(0, 8), RemoteAddr: 1 << 40, RKey: 7})
+			r.expect()
+			r.send(c.answer(r))
+			if got := r.answers(); !slices.Contains(got, c.want) {
+				t.Errorf("packets are %q, want %s among them", got, c.want)
+			}
+		})
+	}
+}
+
+// TestScoreboardIsReused: the place of a PSN in the scoreboard is free for another one as soon as it is acknowledged,
+// also if there is never a moment at which nothing is missing.
+func TestScoreboardIsReused(t *testing.T) {
+	const packets = scoreSize + 256
+	synctest.Test(t, func(t *testing.T) {
+		r := newRaw(t, pairConfig{ours: true, memory: packets * 256})
+		r.post(1, verbs.WRRDMARead, packets*256)
+		part := func(i int) *wire.Packet { return r.packet(wire.RCReadResponseMiddle, 100+i, 256) }
+		r.answers()
+		r.send(part(1))
+		for i := 0; i < packets; i += 2 { // what is behind the next gap arrives before this one is closed
+			if i+3 < packets {
+				r.send(part(i + 3))
+			}
+			r.send(part(i))
+			r.answers()
+		}
+		r.dev.want(1, verbs.WCSuccess)
+		want := make([]byte, 256)
+		for i := range packets {
+			if fill(want, 100+i); !bytes.Equal(want, r.dev.buf[256*i:256*i+256]) {
+				t.Fatalf("packet %d isn't at its place", i)
+			}
+		}
+	})
+}
+
+// TestSelectiveSample: the round trip is measured once for each measured packet, by the arrival of that packet alone
+// and not by that of others sent before it.
+func TestSelectiveSample(t *testing.T) {
+	selectiveTest("", t, func(t *testing.T, r *rawPeer) {
+		last := func() time.Duration { return inside(r.dev, func(q *qp) time.Duration { return q.path.rttLast }) }
+		began := time.Now()
+		r.writes(4) // the last one asks for an ACK, and is measured
+		time.Sleep(time.Millisecond)
+		r.send(r.arrived(100, 1))
+		r.answers()
+		if got := last(); got != 0 {
+			t.Errorf("%v was measured, but the measured packet isn't known to have arrived", got)
+		}
+		r.send(r.arrived(100, 1, 3))
+		took := time.Since(began) + rawLatency
+		r.answers()
+		if got := last(); got > took || got < took-2*rawLatency {
+			t.Errorf("%v was measured, want %v", got, took)
+		}
+		measured := last()
+		time.Sleep(time.Millisecond)
+		r.send(r.ack(103))
+		r.dev.want(1, verbs.WCSuccess)
+		if got := last(); got != measured {
+			t.Errorf("another %v was measured for the same packet", got)
+		}
+	})
+}
+
+// TestSelectiveWindow: the window opens by what arrives, and not by what is lost. If little is lost it isn't cut either,
+// but is if much is.
+func TestSelectiveWindow(t *testing.T) {
+	const packets, cost = initialWindow / (256 + packetCost), 256 + packetCost
+	selectiveTest("little is lost", t, func(t *testing.T, r *rawPeer) {
+		r.writes(packets)
+		r.send(r.arrived(100, 1, 2, 3))
+		r.answers()
+		if q := r.dev.dev.qpInfos()[0]; q.Window != initialWindow+3*cost || q.InFlight != (packets-3)*cost {
+			t.Errorf("the window holds %d bytes, and %d are on their way; want %d and %d",
+				q.Window, q.InFlight, initialWindow+3*cost, (packets-3)*cost)
+		}
+	})
+	selectiveTest("much is lost", t, func(t *testing.T, r *rawPeer) {
+		r.writes(packets)
+		r.send(r.arrived(100, packets-1))
+		r.answers()
+		if q := r.dev.dev.qpInfos()[0]; q.Window != initialWindow/2 {
+			t.Errorf("the window holds %d bytes, want %d", q.Window, initialWindow/2)
+		}
 	})
 }
 
@@ -226,6 +394,70 @@ func TestSelectiveSilence(t *testing.T) {
 		r.send(r.ack(101))
 		r.dev.want(1, verbs.WCSuccess)
 	})
+	selectiveTest("a probe is the last packet that was sent", t, func(t *testing.T, r *rawPeer) {
+		r.post(1, verbs.WRRDMAWrite, 300)
+		r.post(2, verbs.WRRDMAWrite, 300)
+		r.answers()
+		time.Sleep(minEarlyTimeout)
+		r.expect("RC_RDMA_WRITE_ONLY 103 +44")
+	})
+	selectiveTest("what was sent again before is sent again, rather than a probe", t, func(t *testing.T, r *rawPeer) {
+		r.writes(3)
+		r.send(r.arrived(100, 1, 2))
+		r.expect("RC_RDMA_WRITE_ONLY 100 +256")
+		time.Sleep(minHold)
+		r.expect("RC_RDMA_WRITE_ONLY 100 +256")
+	})
+	for name, c := range map[string]struct {
+		answered, psn, bytes int
+	}{
+		"a READ that the peer may not have seen is asked for as a whole": {0, 100, 1000},
+		"the end of a READ whose answer has begun is asked for":          {1, 103, 232},
+	} {
+		selectiveTest(name, t, func(t *testing.T, r *rawPeer) {
+			r.post(1, verbs.WRRDMARead, 1000)
+			r.expect("RC_RDMA_READ_REQUEST 100")
+			for i := range c.answered {
+				r.send(r.packet(wire.RCReadResponseFirst, 100+i, 256))
+			}
+			for len(r.answers()) == 0 {
+				time.Sleep(minHold)
+			}
+			if p := r.got[0]; int(p.PSN) != c.psn || int(p.RETH.Length) != c.bytes || p.RETH.VA != 1<<40+uint64(c.psn-100)*256 {
+				t.Errorf("READ %d of %d bytes at %#x", p.PSN, p.RETH.Length, p.RETH.VA)
+			}
+		})
+	}
+	selectiveTest("what was sent last is asked for, though a WRITE behind it waits for room", t, func(t *testing.T, r *rawPeer) {
+		r.writes(initialWindow / (256 + packetCost))
+		r.post(2, verbs.WRRDMARead, 10)
+		r.post(3, verbs.WRRDMAWrite, 8)
+		last := 100 + initialWindow/(256+packetCost)
+		r.expect(fmt.Sprintf("RC_RDMA_READ_REQUEST %d", last))
+		time.Sleep(minEarlyTimeout)
+		r.expect(fmt.Sprintf("RC_RDMA_READ_REQUEST %d", last))
+		r.send(r.packet(wire.RCReadResponseOnly, last, 10))
+		r.dev.wait(2)
+		r.expect(fmt.Sprintf("RC_RDMA_WRITE_ONLY %d +8", last+1))
+		r.send(r.ack(last + 1))
+		r.dev.want(3, verbs.WCSuccess)
+		r.dev.checkWindows()
+	})
+	selectiveTest("answers that are here are never asked for again", t, func(t *testing.T, r *rawPeer) {
+		r.post(1, verbs.WRRDMARead, 1000)
+		r.expect("RC_RDMA_READ_REQUEST 100")
+		r.send(r.packet(wire.RCReadResponseMiddle, 101, 256), r.packet(wire.RCReadResponseMiddle, 102, 256),
+			r.packet(wire.RCReadResponseLast, 103, 232))
+		for wasHushed := false; !wasHushed; {
+			wasHushed = hushed(r.dev) > 0
+			for range r.answers() {
+				if p := r.got[0]; p.PSN != 100 || p.RETH.Length != 256 {
+					t.Fatalf("READ %d of %d bytes", p.PSN, p.RETH.Length)
+				}
+			}
+			time.Sleep(minHold)
+		}
+	})
 }
 
 // TestSelectiveReads: answers are placed in any order, and missing ones are asked for.
@@ -258,5 +490,30 @@ func TestSelectiveReads(t *testing.T) {
 		if h := r.got[0].RETH; h.VA != 1<<40 || h.Length != 600 {
 			t.Errorf("RETH %+v", h)
 		}
+	})
+	selectiveTest("an answer that was asked for again comes twice", t, func(t *testing.T, r *rawPeer) {
+		r.post(1, verbs.WRRDMARead, 1000)
+		r.expect("RC_RDMA_READ_REQUEST 100")
+		first := r.packet(wire.RCReadResponseFirst, 100, 256)
+		r.send(r.packet(wire.RCReadResponseMiddle, 101, 256))
+		r.expect("RC_RDMA_READ_REQUEST 100")
+		r.send(first, first)
+		r.expect()
+		if q := r.dev.dev.qpInfos()[0]; q.ReadBytes != 1000-2*256 {
+			t.Errorf("%d bytes are still to come, want %d", q.ReadBytes, 1000-2*256)
+		}
+		r.send(r.packet(wire.RCReadResponseMiddle, 102, 256), r.packet(wire.RCReadResponseLast, 103, 232))
+		r.dev.want(1, verbs.WCSuccess)
+		r.dev.checkWindows()
+	})
+	selectiveTest("a repeated READ that the answer to a later one overtook is lost", t, func(t *testing.T, r *rawPeer) {
+		r.post(1, verbs.WRRDMARead, 600)
+		r.expect("RC_RDMA_READ_REQUEST 100")
+		r.send(r.packet(wire.RCReadResponseMiddle, 101, 256))
+		r.expect("RC_RDMA_READ_REQUEST 100")
+		r.post(2, verbs.WRRDMARead, 10)
+		r.expect("RC_RDMA_READ_REQUEST 103")
+		r.send(r.packet(wire.RCReadResponseOnly, 103, 10))
+		r.expect("RC_RDMA_READ_REQUEST 100", "RC_RDMA_READ_REQUEST 102")
 	})
 }

@@ -268,3 +268,53 @@ func TestWaitsFromWindow(t *testing.T) {
 		t.Errorf("it waits from %v, want 1s", r.waitedFrom)
 	}
 }
+
+// TestReadAgain: what is asked for again takes the room that it finds, whoever else waits, and otherwise waits for it: at
+// its peer or at the device. If nothing is out it needs no room.
+func TestReadAgain(t *testing.T) {
+	tab := newTurnTable(100, 70, 0, 0, 1)
+	again := func(i, n int, want bool) {
+		t.Helper()
+		if got := tab.qs[i].mayReadAgain(n); got != want {
+			t.Errorf("queue pair %d may ask for %d bytes again: %v, want %v", i, n, got, want)
+		}
+	}
+	again(0, 200, true)
+	wantRead(t, tab, 0, 60, true)
+	again(1, 10, true)
+	again(1, 20, false)
+	tab.arrive(0, 20)
+	wantReady(t, tab, 1)
+	again(1, 20, true)
+	again(2, 70, false) // at the device
+	again(2, 70, false)
+	tab.arrive(0, 5)
+	wantReady(t, tab)
+	tab.arrive(0, 5)
+	wantReady(t, tab, 1, 2)
+	again(2, 70, true)
+	tab.qs[1].waitNotToRead()
+	tab.qs[2].waitNotToRead()
+	if n := tab.qs[2].path.atDevice; n != 0 {
+		t.Errorf("%d wait at the device", n)
+	}
+}
+
+// TestFirstOfEmpty: in an empty window there is room for one, however large it is, but not for the next one too.
+func TestFirstOfEmpty(t *testing.T) {
+	tab := newTurnTable(1000, 100, 0, 0, 0)
+	wantRead(t, tab, 0, 100, true)
+	wantRead(t, tab, 1, 150, false)
+	wantRead(t, tab, 2, 150, false)
+	tab.arrive(0, 100)
+	wantReady(t, tab, 1)
+	wantRead(t, tab, 1, 150, true)
+	q := tab.qs[0]
+	if !q.maySendAgain(150) {
+		t.Error("a packet that is larger than the window can't be sent again")
+	}
+	q.sent(1)
+	if q.maySendAgain(100) || !q.maySendAgain(99) {
+		t.Error("a packet is sent again if it finds no room, or isn't though it does")
+	}
+}
