@@ -19,19 +19,19 @@ func (q *qp) resendHold() time.Duration {
 // before, or else the last packet that was sent.
 func (q *qp) probe(now time.Duration) {
 	r, s := &q.req, q.scored()
-	missed, hold := 0, q.resendHold()
+	hold := q.resendHold()
 	var last *sendWQE
 	q.outstandingFrom(r.una, func(w *sendWQE, k int) bool {
 		last = w
 		for end := q.sentPackets(w); k < end; k++ {
 			if s.wasSentAgain(w.first.Add(k)) {
-				missed += q.miss(w, k, now, hold)
+				q.miss(w, k, now, hold)
 			}
 		}
 		return true
 	})
 	switch {
-	case missed > 0 || s.lostCount > 0:
+	case s.lostCount > 0:
 	case last.windowed():
 		k := q.sentPackets(last) - 1
 		s.probe = last.first.Add(k)

@@ -149,6 +149,7 @@ func (q *qp) executedBefore(psn wire.PSN, now time.Duration) {
 	q.d.wakeForWindow(q.path)
 	if missed > 0 {
 		q.d.counters.inc(ImpliedNAKSeqErr)
+		q.d.wakeForReads(q.path)
 	}
 	q.settle(now)
 	q.missed(missed, &q.path.reads, now)
@@ -242,7 +243,6 @@ func (q *qp) onSelectiveAck(p *wire.Packet, now time.Duration) {
 		}
 	}
 	q.d.wakeForWindow(q.path)
-	q.settle(now)
 	q.missed(missed, &q.path.window, now)
 }
 
@@ -324,23 +324,12 @@ func (q *qp) wakeAfterLoss() {
 	q.d.markReady(q)
 }
 
-// accountEach is account while single packets are known to be missing: packets before psn no longer count in a window,
-// and what is known of them is forgotten.
+// accountEach is account while single packets are known to be missing: those before psn have all arrived, so they no
+// longer count in a window, and what is known of them is forgotten.
 func (q *qp) accountEach(psn wire.PSN) {
-	r, s := &q.req, q.req.score
-	q.outstandingFrom(r.una, func(w *sendWQE, k int) bool {
-		end := w.before(psn)
-		for ; k < end; k++ {
-			at := w.first.Add(k)
-			if !s.hasArrived(at) && !s.isLost(at) {
-				q.uncount(w, k, true)
-			}
-			s.forget(at)
-		}
-		return end == w.packets
-	})
-	q.d.wakeForWindow(q.path)
-	q.d.wakeForReads(q.path)
+	for at := q.req.una; at != psn; at = at.Next() {
+		q.req.score.forget(at)
+	}
 }
 
 // onAckOfOurs takes an ACKNOWLEDGE from a peer of our kind, for something outstanding.
