@@ -94,7 +94,7 @@ func (r *Request) protect(ns *Namespace, on bool) nvme.Status {
 	return st
 }
 
-func (ns *Namespace) protectionName() string { return "protected-" + nvme.HostID(ns.uuid).String() }
+func (ns *Namespace) protectionName() string { return namespaceState(stateProtected, ns.uuid) }
 
 // loadProtection loads what a host set.
 func (ns *Namespace) loadProtection() error {

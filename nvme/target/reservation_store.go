@@ -24,7 +24,7 @@ type savedRegistrant struct {
 
 // reservationName is the name under which the reservation of a namespace is stored.
 func (ns *Namespace) reservationName() string {
-	return "reservation-" + nvme.HostID(ns.uuid).String() // the form of a UUID
+	return namespaceState(stateReservation, ns.uuid)
 }
 
 // saveReservation saves what must outlive the target: the whole reservation, or an empty one if it doesn't persist.

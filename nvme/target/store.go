@@ -46,6 +46,55 @@ func (ns *Namespace) loadState(name string) ([]byte, error) {
 	return s.State, nil
 }
 
+// adoptState moves what earlier versions stored of the namespace's volume to the UUID that it has now: the one that they
+// derived didn't depend on the volume. Otherwise an upgrade would silently end reservations and write protection.
+func (ns *Namespace) adoptState() error {
+	volume := volumeName(&ns.info)
+	if ns.sub.t.store == nil || volume == "" || ns.uuid != deriveUUID(ns.sub.nqn, ns.nsid, volume) {
+		return nil
+	}
+	former := deriveUUID(ns.sub.nqn, ns.nsid, "")
+	for _, what := range []string{stateReservation, stateUncorrectable, stateProtected} {
+		if err := ns.adopt(volume, namespaceState(what, former), namespaceState(what, ns.uuid)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// adopt moves what is stored under a name if it is of the volume. If a power failure cut short an earlier attempt, it is
+// under both names, and what is under the new one counts.
+func (ns *Namespace) adopt(volume, from, to string) error {
+	b, err := ns.sub.t.store.Load(from)
+	if err != nil || b == nil {
+		return err
+	}
+	var s storedState
+	if json.Unmarshal(b, &s) != nil || s.Volume != volume {
+		return nil //nolint:nilerr // it isn't known to be of this volume
+	}
+	if now, err := ns.sub.t.store.Load(to); err != nil {
+		return err
+	} else if now == nil {
+		if err := ns.sub.save(to, b); err != nil {
+			return err
+		}
+	}
+	return ns.sub.unsave(from)
+}
+
+// What is stored of a namespace.
+const (
+	stateReservation   = "reservation"
+	stateUncorrectable = "uncorrectable"
+	stateProtected     = "protected"
+)
+
+// namespaceState is the name under which something of the namespace with that UUID is stored.
+func namespaceState(what string, uuid [16]byte) string {
+	return what + "-" + nvme.HostID(uuid).String()
+}
+
 // saving makes a change that is saved if there is a Store: then in another goroutine, as that takes time, which ends
 // before the subsystem is closed, so that nothing is saved after another process has opened the directory.
 func (r *Request) saving(change func()) {

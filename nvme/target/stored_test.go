@@ -78,3 +78,59 @@ func TestStoredWithoutVolume(t *testing.T) {
 		t.Errorf("%d registrants, %d blocks marked, write protected %t", len(ns.resv.now.Load().registrants), ns.bad.count(), ns.protected.Load())
 	}
 }
+
+// TestStoredByEarlierVersion: what was stored under a UUID that didn't depend on the volume stays with that volume after
+// an upgrade, once: what a host then lifts isn't back after another restart. Another volume doesn't get it, nor does one
+// with a UUID that was given.
+func TestStoredByEarlierVersion(t *testing.T) {
+	const ours = "/volumes/a"
+	former := nvme.HostID(deriveUUID(testNQN, 1, "")).String()
+	for _, x := range []struct {
+		what, path string
+		uuid       [16]byte
+		want       bool
+	}{
+		{"the volume", ours, [16]byte{}, true},
+		{"another volume", "/volumes/b", [16]byte{}, false},
+		{"the volume with a UUID that is given", ours, [16]byte{1}, false},
+	} {
+		t.Run(x.what, func(t *testing.T) {
+			store := newMemStore()
+			v := newTestVolume(1<<20, 512)
+			v.info.Path = ours
+			for what, state := range map[string]string{
+				"reservation":   `{"persist":true,"registrants":[{"host":"00000000-0000-0000-0000-000000000001","key":7}]}`,
+				"uncorrectable": `[{"first":0,"end":8}]`,
+				"protected":     `true`,
+			} {
+				store.put(what+"-"+former, []byte(`{"volume":"`+v.info.Kind+":"+ours+`","state":`+state+"}\n"))
+			}
+			start := func() (*Target, *Namespace) {
+				t.Helper()
+				v := newTestVolume(1<<20, 512)
+				v.info.Path = x.path
+				tg := newTargetWith(t, func(c *Config) { c.Store = store })
+				ns, err := tg.Subsystem(testNQN).AddNamespace(NamespaceConfig{NSID: 1, Volume: v, UUID: x.uuid})
+				if err != nil {
+					t.Fatal(err)
+				}
+				return tg, ns
+			}
+			tg, ns := start()
+			registered, marked := len(ns.resv.now.Load().registrants) > 0, ns.bad.count() > 0
+			if registered != x.want || marked != x.want || ns.protected.Load() != x.want {
+				t.Errorf("a host is registered %t, blocks are marked %t, it is write protected %t: want %t",
+					registered, marked, ns.protected.Load(), x.want)
+			}
+			if _, err := ns.protect(false); err != nil {
+				t.Fatal(err)
+			}
+			if err := tg.Close(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if _, ns = start(); ns.protected.Load() {
+				t.Error("write protection that was lifted is back after a restart")
+			}
+		})
+	}
+}

@@ -105,7 +105,7 @@ func (ns *Namespace) useBad(ranges []blockRange) {
 	ns.setState(nsDamaged, len(ranges) > 0)
 }
 
-func (ns *Namespace) badName() string { return "uncorrectable-" + nvme.HostID(ns.uuid).String() }
+func (ns *Namespace) badName() string { return namespaceState(stateUncorrectable, ns.uuid) }
 
 // loadBad loads the marks that were saved.
 func (ns *Namespace) loadBad() error {
