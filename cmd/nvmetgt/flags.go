@@ -250,7 +250,7 @@ var flagOf = map[string]string{
 	"limits.queues": "--max-queues", "limits.memory": "--memory",
 	"drain_timeout": "--drain-timeout", "network.busy_poll": "--busy-poll", "network.fault": "--fault",
 	"subsystems.nqn": "--nqn", "subsystems.serial": "--serial", "subsystems.hosts": "--allow-host", "subsystems.max_controllers": "--max-controllers",
-	"subsystems.namespaces.volume": "--volume", "subsystems.namespaces.block_size": "--block-size",
+	"subsystems.namespaces": "--volume", "subsystems.namespaces.volume": "--volume", "subsystems.namespaces.block_size": "--block-size",
 	"subsystems.namespaces.io": "--io",
 }
 

@@ -140,6 +140,7 @@ var outOfRange = []mistake{
 	{good + "listen:\n- tcp://127.0.0.1\n-\n", "f:7: listen[1]: it is missing: want rdma://"}, // found by FuzzParse
 	{good + "metrics: 9090\n", `f:5: metrics "9090": want ADDRESS:PORT`},
 	{good + "log: {level: loud}\n", `f:5: log.level "loud": want debug`},
+	{good + "control: /" + strings.Repeat("x", 107) + "\n", "f:5: control /" + strings.Repeat("x", 107) + ": it has 108 bytes, and the path of a socket has 107 at most"},
 	{good + "limits: {controllers: -1}\n", "f:5: limits.controllers -1"},
 	{good + "limits: {connect_timeout: -5s}\n", "f:5: limits.connect_timeout -5s: want a positive time"},
 	{good + "limits: {queues: 100000}\n", "f:5: limits.queues 100000: want 1 to 1024"},
@@ -224,6 +225,7 @@ var wrongSubsystems = []mistake{
 	{good + strings.Repeat("  - volume: mem:1MiB\n", 512) + "  create: {directory: d, capacity: 1GiB}\nstate: s\n", "f:4: subsystems[0].namespaces: at most 512"},
 	{good + "    nsid: 7\n  - volume: mem:1MiB\n    nsid: 7\n", "f:7: subsystems[0].namespaces[1].nsid 7: it is given twice"},
 	{good + "  - volume: mem:1MiB\n    nsid: 1025\n", "f:6: subsystems[0].namespaces[1].nsid 1025: the largest is 1024"},
+	{good + strings.Repeat("  - volume: mem:1MiB\n", 1024), "f:4: subsystems[0].namespaces: it has 1025, and the most is 1024"},
 	{good + "    io: fast\n", `f:5: subsystems[0].namespaces[0].io "fast": want auto, direct, buffered or uring`},
 	{good + "  max_controllers: -1\n", "f:5: subsystems[0].max_controllers -1: want 1 or more"},
 	{"subsystems:\n- nqn: nqn.2014-08.org.nvmexpress.discovery\n", "f:2: subsystems[0].nqn: this name is the discovery subsystem's"},

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/nvme-anywhere/nvmeof/blockdev"
 	"github.com/nvme-anywhere/nvmeof/blockdev/wrap"
 	"github.com/nvme-anywhere/nvmeof/internal/cli"
@@ -36,6 +38,9 @@ const (
 	maxSerial        = len(nvme.IdentifyController{}.SN)
 	maxModel         = len(nvme.IdentifyController{}.MN)
 )
+
+// MaxSocketPath is what sockaddr_un has room for, except for the terminating zero byte.
+const MaxSocketPath = len(unix.RawSockaddrUnix{}.Path) - 1
 
 // Validate reports the first invalid value, as a *FieldError without file and line.
 func (c *Config) Validate() error {
@@ -161,6 +166,9 @@ func (c *Config) checkObservation() *FieldError {
 			return field("metrics", fmt.Sprintf("%q", c.Metrics), "want ADDRESS:PORT, as 127.0.0.1:9090")
 		}
 	}
+	if len(c.Control) > MaxSocketPath {
+		return field("control", c.Control, "it has %d bytes, and the path of a socket has %d at most", len(c.Control), MaxSocketPath)
+	}
 	return nil
 }
 
@@ -223,6 +231,9 @@ func (s *Subsystem) check(at string) *FieldError {
 		if err := nvme.CheckPadded(f.name, f.value, f.size); err != nil {
 			return field(at+f.name, fmt.Sprintf("%q", f.value), "it has %d bytes: want at most %d, of printable ASCII", len(f.value), f.size)
 		}
+	}
+	if len(s.Namespaces) > target.MaxNSID {
+		return field(at+"namespaces", "", "it has %d, and the most is %d", len(s.Namespaces), target.MaxNSID)
 	}
 	if s.MaxControllers < 0 {
 		return field(at+"max_controllers", fmt.Sprint(s.MaxControllers), "want 1 or more, or 0 for the default")

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/nvme-anywhere/nvmeof/internal/config"
 )
 
 // DefaultSocket is the socket of a target that runs as a service.
@@ -19,9 +21,6 @@ const DefaultSocket = "/run/nvmetgt/control"
 
 // socketMode lets the target's own user connect, and root.
 const socketMode = 0o600
-
-// maxSocketPath is what sockaddr_un has room for, except for the terminating zero byte.
-const maxSocketPath = len(unix.RawSockaddrUnix{}.Path) - 1
 
 // Server serves the interface on a socket.
 type Server struct {
@@ -80,7 +79,7 @@ func listenFailed(path string, err error) error {
 	case errors.Is(err, unix.ENOENT):
 		return fmt.Errorf("control socket %s: %w: make its directory first, or choose another", path, unix.ENOENT)
 	case errors.Is(err, unix.EINVAL):
-		return fmt.Errorf("control socket %s: %w: the path of a socket has %d bytes at most", path, unix.ENAMETOOLONG, maxSocketPath)
+		return fmt.Errorf("control socket %s: %w: the path of a socket has %d bytes at most", path, unix.ENAMETOOLONG, config.MaxSocketPath)
 	case errors.Is(err, unix.EADDRINUSE):
 		return fmt.Errorf("control socket %s: %w: it is no socket; remove it, or choose another name", path, unix.EEXIST)
 	}
