@@ -495,7 +495,7 @@ func TestWrongRange(t *testing.T) {
 		{"write --input " + small + " --length 8k", exitUsage, []string{small, "4.0 KiB", "less than --length 8.0 KiB"}},
 		{"write --input " + small + " --nsid 9", exitFailure, []string{"--nsid 9", "it has 1 2"}},
 		{"write --input /dev/null --length 4k", exitFailure, []string{"--input", "ended after 0 B", "--length"}},
-		{"write --input /dev/zero", exitFailure, []string{"full after 4.0 MiB", "--length"}},
+		{"write --input /dev/zero", exitFailure, []string{"ends after 4.0 MiB", "--length"}},
 		{"id-ns --nsid 9", exitFailure, []string{"--nsid 9", "it has 1 2"}},
 		{"flush --nsid 9", exitFailure, []string{"--nsid 9", "it has 1 2"}},
 		{"bench --nsid 9", exitFailure, []string{"--nsid 9", "it has 1 2"}},
