@@ -2,6 +2,8 @@ package main
 
 import (
 	"bytes"
+	"context"
+	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -98,6 +100,35 @@ func TestStopWhileReloading(t *testing.T) {
 	}
 	w.Close() // this ends the read
 	<-closed
+}
+
+// TestSecretsFromPipe: a target that starts reads secrets from a pipe, which gives them once.
+func TestSecretsFromPipe(t *testing.T) {
+	pipe := clitest.NewPipe(t)
+	cfg := &config.Config{
+		Listen:         []cli.Endpoint{freeEndpoint(t)},
+		Subsystems:     []config.Subsystem{{NQN: "nqn.2026-11.org.example:a"}},
+		Authentication: &config.Authentication{Secrets: pipe},
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	s := &server{log: slog.New(slog.DiscardHandler), starting: ctx}
+	defer s.close()
+	ready := make(chan error, 1)
+	go func() { ready <- start(cfg, s) }()
+	w := clitest.AwaitReader(t, pipe)
+	if _, err := io.WriteString(w, staysNQN+" DHHC-1:00:ia6zGodOr4SEG0Zzaw398rpY0wqipUWj4jWjUh4HWUz6aQ2n:\n"); err != nil {
+		t.Fatal(err)
+	}
+	w.Close()
+	if err, ok := soon.Receive(ready); !ok || err != nil {
+		t.Errorf("it starts: %v, %v", ok, err)
+		if cancel(); !ok {
+			<-ready
+		}
+	} else if h := s.auth.Hosts[staysNQN]; h.Host == nil {
+		t.Errorf("it knows the secrets of %v", s.auth.Hosts)
+	}
 }
 
 // TestLookWhileRemoving: a namespace whose volume doesn't answer takes long to remove. In the meantime the target

@@ -81,9 +81,9 @@ func start(cfg *config.Config, s *server) error {
 		return err
 	}
 	s.onClose(s.closeListeners)
-	// No host may connect before there is something to connect to.
+	// No host may connect before there is something to connect to. Secrets are read once: they may come from a pipe.
 	volumes := cfg.Clone()
-	volumes.Listen = nil
+	volumes.Listen, volumes.Authentication = nil, nil
 	for _, step := range []*config.Config{volumes, cfg} {
 		if _, err := s.become(step); err != nil {
 			return err
