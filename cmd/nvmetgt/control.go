@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"os"
 	"sync"
 	"time"
 
@@ -104,15 +105,10 @@ func (s *server) reload(ctx context.Context) (gone <-chan struct{}, err error) {
 	return s.apply(c, "")
 }
 
-// reloadOnHangup reloads on each SIGHUP, as daemons do, until the server closes. Without a file there is nothing to
-// read again, and the signal ends the program, as when its terminal closes.
-func (s *server) reloadOnHangup() {
-	if s.file == "" {
-		return
-	}
+// reloadOn reloads on each SIGHUP, as daemons do, until the server closes. One that came while it started is not lost.
+func (s *server) reloadOn(hangups <-chan os.Signal) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
-	hangups := cli.Hangups(ctx)
 	running.Go(func() {
 		for {
 			select {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"io"
@@ -88,7 +89,7 @@ func TestChangesLogged(t *testing.T) {
 func TestStopWhileReloading(t *testing.T) {
 	s := started(t, &config.Config{Subsystems: []config.Subsystem{{NQN: "nqn.2026-11.org.example:a"}}}, freeEndpoint(t))
 	s.file = clitest.NewPipe(t)
-	s.reloadOnHangup()
+	s.reloadOn(cli.Hangups(t.Context()))
 	if err := unix.Kill(os.Getpid(), unix.SIGHUP); err != nil {
 		t.Fatal(err)
 	}
@@ -128,6 +129,45 @@ func TestSecretsFromPipe(t *testing.T) {
 		}
 	} else if h := s.auth.Hosts[staysNQN]; h.Host == nil {
 		t.Errorf("it knows the secrets of %v", s.auth.Hosts)
+	}
+}
+
+// TestHangupWhileStarting: a target that is told to read its file again before it is ready does so when it is.
+func TestHangupWhileStarting(t *testing.T) {
+	pipe, at := clitest.NewPipe(t), freeEndpoint(t)
+	cfg := &config.Config{
+		Listen: []cli.Endpoint{at}, Authentication: &config.Authentication{Secrets: pipe},
+		Subsystems: []config.Subsystem{{NQN: "nqn.2026-11.org.example:a"}},
+	}
+	file := filepath.Join(t.TempDir(), "target.yaml")
+	if err := os.WriteFile(file, []byte("listen: ["+at.String()+"]\nsubsystems: [{nqn: nqn.2026-11.org.example:a}]\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	said, stderr := io.Pipe()
+	ended, reloaded := make(chan error, 1), make(chan bool, 1)
+	go func() {
+		ended <- serve(ctx, cfg, file, io.Discard, stderr)
+		stderr.Close()
+	}()
+	go func() {
+		for lines := bufio.NewScanner(said); lines.Scan(); {
+			if strings.Contains(lines.Text(), "msg=reloaded") {
+				reloaded <- true
+			}
+		}
+	}()
+	w := clitest.AwaitReader(t, pipe)
+	if err := unix.Kill(os.Getpid(), unix.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	w.Close() // no secrets
+	if _, ok := soon.Receive(reloaded); !ok {
+		t.Error("it doesn't read its file again")
+	}
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
 	}
 }
 

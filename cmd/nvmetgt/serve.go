@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"log/slog"
+	"os"
 
 	"github.com/spf13/cobra"
 
@@ -93,6 +94,12 @@ func serve(ctx context.Context, cfg *config.Config, file string, stdout, stderr 
 			err = cut
 		}
 	}()
+	var hangups <-chan os.Signal
+	if file != "" { // otherwise there is nothing to read again, and the signal ends the program, as when its terminal closes
+		heed, ignore := context.WithCancel(context.Background())
+		defer ignore()
+		hangups = cli.Hangups(heed)
+	}
 	if err := start(cfg, s); err != nil {
 		return err
 	}
@@ -102,7 +109,9 @@ func serve(ctx context.Context, cfg *config.Config, file string, stdout, stderr 
 	if err := s.serveControl(); err != nil {
 		return err
 	}
-	s.reloadOnHangup()
+	if hangups != nil {
+		s.reloadOn(hangups)
+	}
 	if err := s.announce(stdout); err != nil {
 		return err
 	}
