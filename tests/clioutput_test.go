@@ -128,7 +128,10 @@ func TestHumanReadable(t *testing.T) {
 		"smart-log":           ": 0x0  Reliability Degraded\n",
 		"show-regs":           "  [19:16]  : 0x6  I/O Submission Queue Entry Size, 2^n bytes\n",
 		"get-feature":         "feature: 0x0b\nname       : Asynchronous Event Configuration\n",
-		"get-feature -f 0x0b": "  [8:8]    : 0x1  Namespace Attribute Notices\n",
+		"get-feature -f 0x0b": "  [8:8]    : 0x1  Attached Namespace Attribute Notices\n",
+		"cmdset-ind-id-ns":    "  [0:0]    : 0x1  Namespace Ready\n",
+		"fw-log":              " : 0x1  Active Firmware Slot\n",
+		"sanitize-log":        " : 0x0  Sanitize Operation Status: never sanitized\n",
 	} {
 		verb, flags, _ := strings.Cut(line, " ")
 		show := func(more ...string) string {

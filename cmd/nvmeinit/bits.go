@@ -45,14 +45,17 @@ func (f *connFlags) addDecode(c *cobra.Command) {
 }
 
 // decoded adds the parts of each bit field, if -H asks for them.
-func (f *connFlags) decoded(fs []field) []field {
+func (f *connFlags) decoded(fs []field) []field { return f.decodedBy(pageBits, fs) }
+
+// decodedBy is decoded for a page that has tables of its own.
+func (f *connFlags) decodedBy(tables map[string][]part, fs []field) []field {
 	if !f.decode {
 		return fs
 	}
 	var all []field
 	for _, one := range fs {
 		all = append(all, one)
-		if table := pageBits[one.name]; table != nil {
+		if table := tables[one.name]; table != nil {
 			all = append(all, parts(table, reflect.ValueOf(one.value).Uint())...)
 		}
 	}

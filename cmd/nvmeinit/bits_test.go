@@ -23,8 +23,9 @@ func TestBitTables(t *testing.T) {
 			above = p.low
 		}
 	}
-	widths := map[string]int{"critical_warning": 8, "endurance_grp_critical_warning_summary": 8}
-	for _, page := range []any{nvme.IdentifyController{}, nvme.IdentifyNamespace{}} {
+	widths := map[string]int{"critical_warning": 8, "endurance_grp_critical_warning_summary": 8,
+		activeSlot: 8, "sstat": 16, "cdw10_info": 32}
+	for _, page := range []any{nvme.IdentifyController{}, nvme.IdentifyNamespace{}, nvme.IdentifyNamespaceIndependent{}} {
 		for _, f := range reflect.VisibleFields(reflect.TypeOf(page)) {
 			widths[strings.ToLower(f.Name)] = int(f.Type.Size()) * 8
 		}
@@ -34,6 +35,9 @@ func TestBitTables(t *testing.T) {
 		widths[strings.ToLower(p.String())] = p.Size() * 8
 	}
 	for name, table := range pageBits {
+		check(name, widths[name], table)
+	}
+	for name, table := range independentBits {
 		check(name, widths[name], table)
 	}
 	for id, table := range featureBits {
@@ -63,11 +67,25 @@ func TestBits(t *testing.T) {
 		{"cc", uint64(nvme.CCFabrics | nvme.CCSHNAbrupt | nvme.CCEnable), "[23:20] 0x4 I/O Completion Queue Entry Size, 2^n bytes, " +
 			"[19:16] 0x6 I/O Submission Queue Entry Size, 2^n bytes, [15:14] 0x2 Shutdown Notification: abrupt, [0:0] 0x1 Enable"},
 		{"csts", uint64(nvme.CSTSShutdownComplete | nvme.CSTSFatal), "[3:2] 0x2 Shutdown Status: complete, [1:1] 0x1 Controller Fatal Status"},
+		// The OPTPERF of NVM command set 1.1 has two bits, and 10b says nothing of NPDG.
+		{"nsfeat", 0xa0, "[7:7] 0x1 Optimal Read Performance: NPRG, NPRA and NORS are defined, " +
+			"[5:4] 0x2 Optimal Performance: NPWG, NPWA, NPDGL, NPDA and NOWS are defined"},
+		{"oaes", 1<<19 | 1<<8, "[19:19] 0x1 Allocated Namespace Attribute Notices, [8:8] 0x1 Attached Namespace Attribute Notices"},
+		{activeSlot, 0x21, "[6:4] 0x2 Next Active Firmware Slot, 0 none, [2:0] 0x1 Active Firmware Slot"},
+		{"sstat", 0x101 | 3<<3, "[8:8] 0x1 Global Data Erased, [7:3] 0x3 Overwrite Passes Completed, " +
+			"[2:0] 0x1 Sanitize Operation Status: completed"},
+		{"cdw10_info", nvme.SanitizeNDAS | 2<<4 | uint64(nvme.SanitizeOverwrite), "[9:9] 0x1 No-Deallocate After Sanitize, " +
+			"[7:4] 0x2 Overwrite Pass Count, 0 for 16, [2:0] 0x3 Sanitize Action: overwrite"},
 		{"critical_warning", uint64(nvme.WarnBackup | nvme.WarnSpare), "[4:4] 0x1 Volatile Memory Backup Failed, [0:0] 0x1 Available Spare Below Threshold"},
 	} {
 		if got := nonZero(parts(pageBits[c.field], c.value)); got != c.set {
 			t.Errorf("%s %#x:\n %s, want\n %s", c.field, c.value, got, c.set)
 		}
+	}
+	// NSFEAT of the I/O Command Set Independent Identify Namespace page has other bits than that of Identify Namespace.
+	const independent = "[5:5] 0x1 Volatile Write Cache Not Present, [4:4] 0x1 Rotational Media"
+	if got := nonZero(parts(independentBits["nsfeat"], 0x30)); got != independent {
+		t.Errorf("nsfeat of every command set:\n %s, want\n %s", got, independent)
 	}
 	const want = "[11:11] 0x1 Asymmetric Namespace Access Change Notices, [10:10] 0x1 Telemetry Log Notices, [9:9] 0x1 Firmware Activation Notices, " +
 		"[1:1] 0x1 Temperature Beyond Threshold"

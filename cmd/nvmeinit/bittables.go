@@ -6,8 +6,8 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
-// pageBits has the bit fields of Identify Controller, Identify Namespace and the SMART log, and the properties of a
-// controller, by nvme-cli's names. The names of the bits are those of NVMe base and the NVM command set.
+// pageBits has the bit fields of Identify pages and logs, and the properties of a controller, by nvme-cli's names. The
+// names of the bits are those of NVMe base 2.1 and the NVM command set 1.1.
 var pageBits = map[string][]part{
 	// Identify Controller
 	"cmic": {
@@ -40,6 +40,7 @@ var pageBits = map[string][]part{
 		flag(0, "128-bit Host Identifier"),
 	},
 	"oacs": {
+		flag(11, "Host Managed Live Migration"),
 		flag(10, "Command and Feature Lockdown"),
 		flag(9, "Get LBA Status"),
 		flag(8, "Doorbell Buffer Config"),
@@ -140,7 +141,10 @@ var pageBits = map[string][]part{
 
 	// Identify Namespace
 	"nsfeat": {
-		flag(4, "Optimal Performance: NPWG, NPWA, NPDG, NPDA and NOWS are defined"),
+		flag(7, "Optimal Read Performance: NPRG, NPRA and NORS are defined"),
+		flag(6, "Multiple Atomicity Mode"),
+		span(5, 4, "Optimal Performance", "nothing is defined", "NPWG, NPWA, NPDG, NPDA and NOWS are defined",
+			"NPWG, NPWA, NPDGL, NPDA and NOWS are defined", "NPWG, NPWA, NPDG, NPDGL, NPDA and NOWS are defined"),
 		flag(3, "UID Reuse: NGUID and EUI64 are never reused"),
 		flag(2, "Deallocated or Unwritten Logical Block Error"),
 		flag(1, "Namespace Atomicity: NAWUN, NAWUPF and NACWU are defined"),
@@ -190,8 +194,28 @@ var pageBits = map[string][]part{
 		flag(0, "Available Spare Below Threshold"),
 	},
 
+	// Firmware Slot Information
+	activeSlot: {span(6, 4, "Next Active Firmware Slot, 0 none"), span(2, 0, "Active Firmware Slot")},
+
+	// Sanitize Status
+	"sstat": {
+		flag(9, "Media Verification Canceled"),
+		flag(8, "Global Data Erased"),
+		span(7, 3, "Overwrite Passes Completed"),
+		span(2, 0, "Sanitize Operation Status", "never sanitized", "completed", "in progress", "failed", "completed, deallocated against the request"),
+	},
+	"cdw10_info": {
+		flag(10, "Enter Media Verification State"),
+		flag(9, "No-Deallocate After Sanitize"),
+		flag(8, "Overwrite Invert Pattern Between Passes"),
+		span(7, 4, "Overwrite Pass Count, 0 for 16"),
+		flag(3, "Allow Unrestricted Sanitize Exit"),
+		span(2, 0, "Sanitize Action", "reserved", "exit failure mode", "block erase", "overwrite", "crypto erase", "exit media verification state"),
+	},
+
 	// Properties
 	"cap": {
+		flag(61, "NVM Subsystem Shutdown Enhancements"),
 		flag(60, "Controller Ready Independent of Media"),
 		flag(59, "Controller Ready With Media"),
 		flag(58, "NVM Subsystem Shutdown"),
@@ -237,17 +261,35 @@ var pageBits = map[string][]part{
 	},
 }
 
+// independentBits has the bit fields of the I/O Command Set Independent Identify Namespace page, whose NSFEAT has other
+// bits than that of Identify Namespace.
+var independentBits = map[string][]part{
+	"nsfeat": {
+		flag(5, "Volatile Write Cache Not Present"),
+		flag(4, "Rotational Media"),
+		flag(3, "UID Reuse: NGUID and EUI64 are never reused"),
+	},
+	"nmic": pageBits["nmic"], "rescap": pageBits["rescap"], "fpi": pageBits["fpi"], "nsattr": pageBits["nsattr"],
+	"nstat": {
+		span(2, 1, "I/O Impacted", "not reported", "reserved", "not impacted", "impacted"),
+		flag(0, "Namespace Ready"),
+	},
+}
+
 // noticeBits are the events in OAES, and in feature 0Bh.
 var noticeBits = []part{
 	flag(31, "Discovery Log Page Change Notifications"),
 	flag(27, "Zone Descriptor Changed Notices"),
+	flag(19, "Allocated Namespace Attribute Notices"),
+	flag(17, "Reachability Groups Change Notices"),
+	flag(16, "Temperature Threshold Hysteresis Recovery"),
 	flag(15, "Normal NVM Subsystem Shutdown"),
 	flag(14, "Endurance Group Event Aggregate Log Change Notices"),
 	flag(13, "LBA Status Information Alert Notices"),
 	flag(12, "Predictable Latency Event Aggregate Log Change Notices"),
 	flag(11, "Asymmetric Namespace Access Change Notices"),
 	flag(9, "Firmware Activation Notices"),
-	flag(8, "Namespace Attribute Notices"),
+	flag(8, "Attached Namespace Attribute Notices"),
 }
 
 // warningBits are the critical warnings in the SMART log, and in feature 0Bh.
@@ -270,6 +312,7 @@ var featureBits = map[nvme.FID][]part{
 	},
 	nvme.FeatPower: {span(7, 5, "Workload Hint"), span(4, 0, "Power State")},
 	nvme.FeatTempThreshold: {
+		span(24, 22, "Temperature Threshold Hysteresis, K"),
 		span(21, 20, "Threshold Type Select", "over temperature", "under temperature"),
 		span(19, 16, "Threshold Temperature Select: 0 composite, 1 to 8 sensors"),
 		span(15, 0, "Temperature Threshold, K"),
@@ -286,7 +329,7 @@ var featureBits = map[nvme.FID][]part{
 	nvme.FeatInterruptCoalesce: {span(15, 8, "Aggregation Time, 100 µs"), span(7, 0, "Aggregation Threshold, 0-based")},
 	nvme.FeatInterruptVector:   {flag(16, "Coalescing Disable"), span(15, 0, "Interrupt Vector")},
 	nvme.FeatWriteAtomicity:    {flag(0, "Disable Normal")},
-	nvme.FeatAsyncEvent:        slices.Concat(noticeBits[:7], []part{flag(10, "Telemetry Log Notices")}, noticeBits[7:], warningBits),
+	nvme.FeatAsyncEvent:        slices.Concat(noticeBits[:10], []part{flag(10, "Telemetry Log Notices")}, noticeBits[10:], warningBits),
 	nvme.FeatResvNotification: {
 		flag(3, "Mask Reservation Preempted Notification"),
 		flag(2, "Mask Reservation Released Notification"),

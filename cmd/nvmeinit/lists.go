@@ -160,13 +160,14 @@ func newIndependentIDNS() *cobra.Command {
 		use: "cmdset-ind-id-ns", short: "Show what is common to namespaces of any command set",
 		long: `cmdset-ind-id-ns shows the I/O Command Set Independent Identify Namespace page of a
 namespace: whether it is shared and ready, its ANA group, what reservations it takes.`,
-		example: "  nvmeinit cmdset-ind-id-ns -t rdma -a 127.0.0.1 --nsid 1\n  nvmeinit cmdset-ind-id-ns -t tcp -a 127.0.0.1 -o json",
+		example: "  nvmeinit cmdset-ind-id-ns -t rdma -a 127.0.0.1 --nsid 1 -H\n  nvmeinit cmdset-ind-id-ns -t tcp -a 127.0.0.1 -o json",
+		bits:    true,
 		runOnNS: func(c *cobra.Command, f *connFlags, ns *host.Namespace) error {
 			var p nvme.IdentifyNamespaceIndependent
 			if err := readIdentify(c.Context(), ns.Controller(), nvme.CNSIndependentNamespace, ns.ID, &p); err != nil {
 				return err
 			}
-			return printFields(c.OutOrStdout(), f.output, fields(&p))
+			return printFields(c.OutOrStdout(), f.output, f.decodedBy(independentBits, fields(&p)))
 		},
 	}.command()
 }

@@ -87,33 +87,42 @@ other hosts meet with --log-level debug.`,
 }
 
 func newFirmwareLog() *cobra.Command {
-	return logCommand("fw-log", "Show the firmware slots",
-		`fw-log shows the Firmware Slot Information log: which revision is in each slot, and
+	return inspection{
+		use: "fw-log", short: "Show the firmware slots",
+		long: `fw-log shows the Firmware Slot Information log: which revision is in each slot, and
 which runs. Targets have one, which names their version.`,
-		func(c *cobra.Command, f *connFlags, s *session) error {
+		example: "  nvmeinit fw-log -t rdma -a 127.0.0.1 -H\n  nvmeinit fw-log -t tcp -a 127.0.0.1 -o json",
+		bits:    true,
+		run: func(c *cobra.Command, f *connFlags, s *session) error {
 			var log nvme.FirmwareLog
 			if err := s.readLog(c.Context(), nvme.LogFirmware, nvme.FirmwareLogSize, &log); err != nil {
 				return err
 			}
 			return printOf(c, f, s, firmwareFields(&log))
-		})
+		},
+	}.command()
 }
 
 func newSanitizeLog() *cobra.Command {
-	return logCommand("sanitize-log", "Show the status of the last sanitize operation",
-		`sanitize-log shows the Sanitize Status log of the subsystem: how far an operation is, how
+	return inspection{
+		use: "sanitize-log", short: "Show the status of the last sanitize operation",
+		long: `sanitize-log shows the Sanitize Status log of the subsystem: how far an operation is, how
 the last one ended, and how long one takes.`,
-		func(c *cobra.Command, f *connFlags, s *session) error {
+		example: "  nvmeinit sanitize-log -t rdma -a 127.0.0.1 -H\n  nvmeinit sanitize-log -t tcp -a 127.0.0.1 -o json",
+		bits:    true,
+		run: func(c *cobra.Command, f *connFlags, s *session) error {
 			var log nvme.SanitizeLog
 			if err := s.readLog(c.Context(), nvme.LogSanitize, nvme.SanitizeLogSize, &log); err != nil {
 				return err
 			}
 			return printOf(c, f, s, sanitizeFields(&log))
-		})
+		},
+	}.command()
 }
 
 // printOf shows fields that nvme-cli's JSON has below the name of what they belong to.
 func printOf(c *cobra.Command, f *connFlags, s *session, fs []field) error {
+	fs = f.decoded(fs)
 	if f.output == cli.JSON {
 		fs = []field{{s.Config().SubNQN, "", object(fs)}}
 	}
@@ -238,9 +247,12 @@ func place(location uint16) string {
 	return fmt.Sprintf("byte %d, bit %d", location&0xff, location>>8&7)
 }
 
+// activeSlot is nvme-cli's name for AFI.
+const activeSlot = "Active Firmware Slot (afi)"
+
 // firmwareFields returns the fields of the Firmware Slot Information log.
 func firmwareFields(log *nvme.FirmwareLog) []field {
-	fs := []field{hexadecimal("Active Firmware Slot (afi)", log.AFI)}
+	fs := []field{hexadecimal(activeSlot, log.AFI)}
 	for i, rev := range log.FRS {
 		if text := nvme.Text(rev[:]); text != "" {
 			fs = append(fs, field{fmt.Sprintf("Firmware Rev Slot %d", i+1), text, text})
@@ -252,7 +264,6 @@ func firmwareFields(log *nvme.FirmwareLog) []field {
 // sanitizeFields returns the fields of the Sanitize Status log.
 func sanitizeFields(log *nvme.SanitizeLog) []field {
 	const unknown = 0xffffffff
-	state := log.SSTAT.State().String()
 	seconds := func(name string, n uint32) field {
 		if n == unknown {
 			return field{name, "not reported", n}
@@ -265,17 +276,26 @@ func sanitizeFields(log *nvme.SanitizeLog) []field {
 	}
 	return []field{
 		{"sprog", progress, log.SPROG},
-		{"status", state, nil}, {"completed_passes", fmt.Sprint(log.SSTAT.Passes()), nil},
-		{"sstat", "", object{
-			number("global_erased", uint16(log.SSTAT)>>8&1), number("no_cmplted_passes", log.SSTAT.Passes()),
-			{"status", "", fmt.Sprintf("(%d) %s", uint16(log.SSTAT.State()), state)},
-		}},
+		{"status", log.SSTAT.String(), nil}, {"completed_passes", fmt.Sprint(log.SSTAT.Passes()), nil},
+		{"sstat", fmt.Sprintf("%#x", uint16(log.SSTAT)), sanitizeStatus(log.SSTAT)},
 		hexadecimal("cdw10_info", log.SCDW10),
 		seconds("time_over_write", log.OverwriteTime), seconds("time_block_erase", log.BlockEraseTime),
 		seconds("time_crypto_erase", log.CryptoEraseTime),
 		seconds("time_over_write_no_dealloc", log.OverwriteTimeND), seconds("time_block_erase_no_dealloc", log.BlockEraseTimeND),
 		seconds("time_crypto_erase_no_dealloc", log.CryptoEraseTimeND),
 	}
+}
+
+// sanitizeStatus is SSTAT, a number for people and an object in nvme-cli's JSON.
+type sanitizeStatus nvme.SanitizeStatus
+
+// MarshalJSON implements json.Marshaler.
+func (s sanitizeStatus) MarshalJSON() ([]byte, error) {
+	status := nvme.SanitizeStatus(s)
+	return object{
+		number("global_erased", uint16(s)>>8&1), number("no_cmplted_passes", status.Passes()),
+		{"status", "", fmt.Sprintf("(%d) %s", uint16(status.State()), status)},
+	}.MarshalJSON()
 }
 
 // persistentView shows the Persistent Event log.
