@@ -65,7 +65,8 @@ func newRead() *cobra.Command {
 		Short: "Copy a range of a namespace to a file or pipe",
 		Long: `read copies a range of a namespace to a file that doesn't exist yet, or to a pipe.
 Offset and length are in bytes and must be whole blocks. When it fails, it leaves no
-file behind.`,
+file behind; when a block can't be read, it says which is the first, if the target's
+error log does.`,
 		Example: `  nvmeinit read -t rdma -a 127.0.0.1 --nsid 1 --offset 0 --length 8MiB --output part.img
   nvmeinit read -t tcp -a 127.0.0.1 --length 1MiB | sha256sum`,
 		Args: cli.NoArgs,
@@ -192,7 +193,7 @@ func (cp *copier) read(ctx context.Context, w io.Writer, n int64) ([]byte, error
 	for done := int64(0); done < n; {
 		b := cp.buf[:min(int64(len(cp.buf)), n-done)]
 		if _, err := cp.ns.ReadAt(ctx, b, cp.offset+done); err != nil {
-			return nil, err
+			return nil, firstUnreadable(ctx, cp.ns, err)
 		}
 		h.Write(b)
 		if wrote, err := w.Write(b); err != nil {
