@@ -25,8 +25,9 @@ type DiscoveryLog struct {
 // ErrDiscoveryUnstable is the cause if the log changed each time it was read.
 var ErrDiscoveryUnstable = errors.New("the discovery log keeps changing")
 
-// Discover connects to the discovery controller that cfg describes, reads its log and closes
-// the connection. An empty SubNQN means nvme.DiscoveryNQN. It asks for no keep alive, whatever cfg.KATO is.
+// Discover connects to the discovery controller that cfg describes, reads its log and closes the connection, in an
+// orderly way unless ctx ends first. An empty SubNQN means nvme.DiscoveryNQN. It asks for no keep alive, whatever
+// cfg.KATO is.
 func Discover(ctx context.Context, cfg Config) (*DiscoveryLog, error) {
 	cfg.SubNQN = cmp.Or(cfg.SubNQN, nvme.DiscoveryNQN)
 	// A keep alive timeout would ask for a persistent connection, which a discovery controller may refuse.
@@ -36,7 +37,7 @@ func Discover(ctx context.Context, cfg Config) (*DiscoveryLog, error) {
 		return nil, err
 	}
 	l, err := c.Discovery(ctx)
-	if cerr := c.Close(); err == nil && cerr != nil {
+	if cerr := c.Shutdown(ctx); err == nil && cerr != nil {
 		c.cfg.Log.Debug("discovery controller not shut down orderly", c.logKeys("err", cerr)...)
 	}
 	return l, err

@@ -1,9 +1,11 @@
 package host
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/nvme-anywhere/nvmeof/nvme"
@@ -66,6 +68,31 @@ func TestDiscoverWithoutKeepAlive(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestDiscoverInterrupted: a caller that gives up while the controller, which has hung, is being closed doesn't wait for
+// as long as the controller says that it may take (RTD3E).
+func TestDiscoverInterrupted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := discoveryTarget(1)
+		f.identity.RTD3E = uint32(time.Minute / time.Microsecond)
+		ctx, cancel := context.WithCancel(t.Context())
+		f.hook = func(_ *fakeQueue, r *Request, _ *nvme.Completion) verdict {
+			if r.Cmd.Opcode() == nvme.OpFabrics && r.Cmd.FCType() == nvme.FCPropertySet && nvme.CC(r.Cmd.PropertyValue()).Shutdown() != nvme.CCSHNNone {
+				cancel()
+				return never
+			}
+			return usual
+		}
+		began := time.Now()
+		l, err := Discover(ctx, f.config())
+		if err != nil || len(l.Entries) != 1 {
+			t.Errorf("Discover returned %+v, %v", l, err)
+		}
+		if took := time.Since(began); ctx.Err() == nil || took != 0 {
+			t.Errorf("it took %v, interrupted: %v", took, ctx.Err())
+		}
+	})
 }
 
 // TestDiscoverChanging has the log grow while it is read, twice.
