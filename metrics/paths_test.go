@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"net/netip"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
@@ -11,20 +12,41 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme/target"
 )
 
-// connectPaths makes a host with one path, which opens the namespace.
-func (p *pair) connectPaths() *multipath.Namespace {
+// connectPaths makes a host with one path, or with one from each of the given addresses, which opens the namespace.
+func (p *pair) connectPaths(from ...string) *multipath.Namespace {
 	t := p.t
 	tr, err := tcp.NewTransport(tcp.HostConfig{})
 	p.must(err)
 	t.Cleanup(func() { tr.Close() })
 	cfg := host.Config{Transport: tr, Remote: p.tcpAddr, SubNQN: testNQN, HostNQN: hostNQN, HostID: [16]byte{1}, Queues: 1}
-	s, err := multipath.Connect(t.Context(), multipath.Config{Paths: []host.Config{cfg}})
+	paths := []host.Config{cfg}
+	if len(from) > 0 {
+		paths = nil
+	}
+	for _, addr := range from {
+		cfg.Local = netip.MustParseAddr(addr)
+		paths = append(paths, cfg)
+	}
+	s, err := multipath.Connect(t.Context(), multipath.Config{Paths: paths})
 	p.must(err)
 	t.Cleanup(func() { s.Close() })
 	p.set.AddSubsystem(s)
 	ns, err := s.Namespace(t.Context(), 1)
 	p.must(err)
 	return ns
+}
+
+// TestPathsFromTwoAddresses: paths to one address that differ in the host's own have metrics of their own.
+func TestPathsFromTwoAddresses(t *testing.T) {
+	p := newPair(t)
+	p.connectPaths("127.0.0.1", "127.0.0.2")
+	fs := families(t, p.set)
+	for _, from := range []string{"127.0.0.1", "127.0.0.2"} {
+		path := "path=tcp://" + p.tcpAddr.String() + " from " + from
+		if got := value(t, fs, "host_path_up", "subsystem="+testNQN, path).GetGauge().GetValue(); got != 1 {
+			t.Errorf("%s: host_path_up is %v", path, got)
+		}
+	}
 }
 
 // TestPathFigures: the metrics of a path are shown under its name, in addition to those of its controller.

@@ -185,8 +185,12 @@ func TestAddPathAtOnce(t *testing.T) {
 		}
 	}
 	all.Wait()
-	if n := len(s.Paths()); n != 1+paths {
-		t.Errorf("%d paths, want %d", n, 1+paths)
+	names := map[string]bool{}
+	for _, p := range s.Paths() {
+		names[p.Name()] = true
+	}
+	if len(s.Paths()) != 1+paths || len(names) != 1+paths {
+		t.Errorf("%d paths by %d names, want %d", len(s.Paths()), len(names), 1+paths)
 	}
 	for i := range paths {
 		all.Go(func() {

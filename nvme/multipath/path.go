@@ -58,7 +58,7 @@ func (p *path) logKeys(more ...any) []any {
 // status returns the status of the path. Called with Subsystem.mu held.
 func (p *path) status() PathStatus {
 	st := PathStatus{
-		Transport: p.cfg.Transport.Type(), Remote: p.cfg.Remote, State: p.state, Since: p.since, Err: p.err,
+		Transport: p.cfg.Transport.Type(), Remote: p.cfg.Remote, Source: p.cfg.Local, State: p.state, Since: p.since, Err: p.err,
 		UnderWay: p.counters.underWay(), Counters: &p.counters,
 	}
 	if p.ctrl != nil {

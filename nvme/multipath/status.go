@@ -40,6 +40,7 @@ func (s State) String() string {
 type PathStatus struct {
 	Transport nvme.TransportType
 	Remote    netip.AddrPort
+	Source    netip.Addr     // the local address that its configuration names; zero if the transport chooses
 	Local     netip.AddrPort // while live
 	CNTLID    uint16         // while live
 	State     State
@@ -58,8 +59,15 @@ type Access struct {
 	Err   error         // why the path doesn't lead there
 }
 
-// Name is the path's address, such as tcp://192.0.2.1:4420.
-func (s *PathStatus) Name() string { return fmt.Sprintf("%s://%s", s.Transport, s.Remote) }
+// Name is the path's address, such as tcp://192.0.2.1:4420, and if its configuration names a local address, that too, as
+// in tcp://192.0.2.1:4420 from 192.0.2.9.
+func (s *PathStatus) Name() string {
+	name := fmt.Sprintf("%s://%s", s.Transport, s.Remote)
+	if s.Source.IsValid() {
+		name += " from " + s.Source.String()
+	}
+	return name
+}
 
 // Why returns Err as text, without the name of the path.
 func (s *PathStatus) Why() string {
