@@ -248,6 +248,43 @@ func TestNamespacesUnusable(t *testing.T) {
 	})
 }
 
+// TestNamespaceOfNoPath: if no path leads to a namespace, the error says of each why, except of one whose controller
+// doesn't have the namespace, as long as another has it.
+func TestNamespaceOfNoPath(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 3)
+		s, _ := r.connect()
+		defer r.close(s)
+		r.addNamespace(target.NamespaceConfig{})
+		answers := []nvme.Status{nvme.StatusInvalidNamespace, nvme.StatusInternalError, nvme.StatusOperationDenied}
+		for i, l := range r.links {
+			l.set(func(l *link) {
+				l.answerAdmin = func(cmd *nvme.Command, cqe *nvme.Completion) {
+					if cmd.Opcode() == nvme.OpIdentify && cmd.NSID() == 2 {
+						cqe.SetStatus(answers[i] | nvme.StatusDNR)
+					}
+				}
+			})
+		}
+		_, opened := s.Namespace(t.Context(), 2)
+		all, listed := s.Namespaces(t.Context())
+		if len(all) != 1 {
+			t.Errorf("%d namespaces, want the other one", len(all))
+		}
+		for _, err := range []error{opened, listed} {
+			if err == nil {
+				t.Fatal("no error")
+			}
+			for i, l := range r.links {
+				named := strings.Contains(err.Error(), "path tcp://"+l.addr.String()+": Identify ")
+				if want := i > 0; errors.Is(err, answers[i]) != want || named != want {
+					t.Errorf("%v says of path %d, whose answer is %v: %v", err, i, answers[i], named)
+				}
+			}
+		}
+	})
+}
+
 // TestNamespacesOfEach: a namespace that is attached only to the controller of one path is found like any other.
 func TestNamespacesOfEach(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -87,6 +87,19 @@ func (e *CutShortError) Error() string {
 // Unwrap returns what the error matches.
 func (e *CutShortError) Unwrap() []error { return []error{nvme.StatusHostPathError, e.Last} }
 
+// pathError is the error of one path of several.
+type pathError struct {
+	path string // its name
+	err  error
+}
+
+func (e *pathError) Error() string {
+	return fmt.Sprintf("nvme: path %s: %s", e.path, strings.TrimPrefix(e.err.Error(), "nvme: "))
+}
+
+// Unwrap returns the error of the path.
+func (e *pathError) Unwrap() error { return e.err }
+
 // errClosed is the Err of requests that were cut short by Close.
 var errClosed error = closedError{}
 

@@ -69,6 +69,13 @@ func (s *PathStatus) Name() string {
 	return name
 }
 
+// pathName is the Name of the path that a controller is connected by.
+func pathName(c *host.Controller) string {
+	cfg := c.Config()
+	s := PathStatus{Transport: cfg.Transport.Type(), Remote: cfg.Remote, Source: cfg.Local}
+	return s.Name()
+}
+
 // Why returns Err as text, without the name of the path.
 func (s *PathStatus) Why() string {
 	var lost *host.LostError

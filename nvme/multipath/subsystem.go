@@ -367,27 +367,34 @@ func (s *Subsystem) notLive(nsid uint32) error {
 // Namespace opens the namespace nsid, as it is now, on every live path; the other paths join when they are live.
 // One command transfers what the path with the smallest transfers allows. Opening a namespace again shows its
 // present state: whether it has grown or, if another namespace has its NSID now, that one; the old one then takes
-// no more requests.
+// no more requests. If no path leads to it, the error says why each doesn't whose controller has it.
 func (s *Subsystem) Namespace(ctx context.Context, nsid uint32) (*Namespace, error) {
 	var found []*host.Namespace
 	var base *host.Namespace
+	var absent error // it isn't attached to a controller
 	var errs []error
 	for _, c := range s.Controllers() {
 		ns, err := c.Namespace(ctx, nsid)
-		if err != nil {
-			errs = append(errs, err)
-			continue
-		}
-		found = append(found, ns)
-		if base == nil || ns.MaxTransfer() < base.MaxTransfer() {
-			base = ns
+		switch {
+		case errors.Is(err, nvme.StatusInvalidNamespace):
+			absent = err
+		case err != nil:
+			errs = append(errs, &pathError{pathName(c), err})
+		default:
+			found = append(found, ns)
+			if base == nil || ns.MaxTransfer() < base.MaxTransfer() {
+				base = ns
+			}
 		}
 	}
-	if base == nil {
-		if len(errs) == 0 {
-			return nil, s.notLive(nsid)
-		}
-		return nil, errs[0]
+	switch {
+	case base != nil:
+	case len(errs) > 0:
+		return nil, errors.Join(errs...)
+	case absent != nil:
+		return nil, absent
+	default:
+		return nil, s.notLive(nsid)
 	}
 	s.mu.Lock()
 	n := s.space(nsid)
