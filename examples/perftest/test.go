@@ -47,14 +47,15 @@ func setUp(conn io.ReadWriter, dev verbs.Device, o options) (*test, error) {
 	if err != nil {
 		return nil, err
 	}
-	if t.Resources, err = rc.Allocate(dev, t.memory(), o.depth); err != nil {
+	access := o.op.access | verbs.AccessLocalWrite
+	if t.Resources, err = rc.Allocate(dev, t.memory(), o.depth, access); err != nil {
 		return nil, err
 	}
 	for i := range t.Buf {
 		t.Buf[i] = before
 	}
 	var self rc.Peer
-	if t.qp, self, err = rc.NewQP(dev, t.Resources, o.depth, o.op.access|verbs.AccessLocalWrite); err != nil {
+	if t.qp, self, err = rc.NewQP(dev, t.Resources, o.depth, access); err != nil {
 		return nil, err
 	}
 	t.mine = keys{Peer: self, reads: 1, rkey: t.MR.RKey(), addr: t.MR.Addr() + uint64(t.target())}

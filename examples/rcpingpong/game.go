@@ -31,7 +31,7 @@ func newGame(dev verbs.Device, o options) (*game, error) {
 		g.seed = 128 // otherwise our own client's messages would look like ours, returned
 	}
 	var err error
-	if g.Resources, err = rc.Allocate(dev, buffers*o.size, buffers); err != nil {
+	if g.Resources, err = rc.Allocate(dev, buffers*o.size, buffers, verbs.AccessLocalWrite); err != nil {
 		return nil, err
 	}
 	if g.qp, g.self, err = rc.NewQP(dev, g.Resources, buffers, verbs.AccessLocalWrite); err != nil {

@@ -92,7 +92,7 @@ const (
 
 // newSide makes what a connection needs, once its identifier has a device.
 func newSide(id verbs.CMID) (*side, error) {
-	r, err := rc.Allocate(id.Device(), memory, depth)
+	r, err := rc.Allocate(id.Device(), memory, depth, verbs.AccessLocalWrite|verbs.AccessRemoteRead|verbs.AccessRemoteWrite)
 	if err != nil {
 		return nil, err
 	}

@@ -21,19 +21,19 @@ func OpenNIC(bind, peer netip.Addr) (*softrnic.RNIC, error) {
 type Resources struct {
 	*Completions
 	PD  verbs.PD
-	MR  verbs.MR // of Buf, for every access
+	MR  verbs.MR // of Buf
 	Buf []byte
 }
 
-// Allocate makes the resources on dev: size bytes of memory, and room for the completions of
-// depth sends and as many receives.
-func Allocate(dev verbs.Device, size, depth int) (*Resources, error) {
+// Allocate makes the resources on dev: size bytes of memory, registered for access, and room for
+// the completions of depth sends and as many receives.
+func Allocate(dev verbs.Device, size, depth int, access verbs.Access) (*Resources, error) {
 	pd, err := dev.AllocPD()
 	if err != nil {
 		return nil, err
 	}
 	buf := make([]byte, size)
-	mr, err := pd.RegMR(buf, verbs.AccessLocalWrite|verbs.AccessRemoteWrite|verbs.AccessRemoteRead|verbs.AccessRemoteAtomic)
+	mr, err := pd.RegMR(buf, access)
 	if err != nil {
 		return nil, err
 	}
