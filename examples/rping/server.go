@@ -25,6 +25,11 @@ func serve(ctx context.Context, cm verbs.ConnectionManager, at netip.AddrPort, o
 	}
 	for {
 		err := s.pong(ctx, n)
+		if isFlush(err) {
+			// The connection has ended. Why, its event says, which a provider may deliver later.
+			<-ctx.Done()
+			err = context.Cause(ctx)
+		}
 		if errors.Is(err, errDisconnected) {
 			return n, s.id.Disconnect()
 		}
@@ -33,6 +38,12 @@ func serve(ctx context.Context, cm verbs.ConnectionManager, at netip.AddrPort, o
 		}
 		n++
 	}
+}
+
+// isFlush reports whether err is that of work which was flushed.
+func isFlush(err error) bool {
+	var failed *rc.StatusError
+	return errors.As(err, &failed) && failed.Status == verbs.WCWRFlushErr
 }
 
 // accept waits for a client. When that disconnects, cancel is called.
