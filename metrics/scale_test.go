@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/nvme-anywhere/nvmeof/blockdev"
+	"github.com/nvme-anywhere/nvmeof/internal/race"
 	"github.com/nvme-anywhere/nvmeof/nvme"
 	"github.com/nvme-anywhere/nvmeof/nvme/target"
 )
@@ -168,7 +169,7 @@ func gauges(t testing.TB, families, hosts int) *httptest.Server {
 func TestThousandHosts(t *testing.T) {
 	const perHost, most = 18, 0.4
 	hosts, rounds := 1000, 10
-	if raceEnabled { // which makes everything slow
+	if race.Enabled { // which makes everything slow
 		hosts, rounds = 100, 1
 	}
 	few, _ := crowd(t, 1)
@@ -212,7 +213,7 @@ func TestThousandHosts(t *testing.T) {
 	ratio := ratios[len(ratios)/2]
 	t.Logf("%d hosts: %d series; a scrape takes %.1f ms of a processor, %.2f of gauges (%.2f–%.2f)",
 		hosts, series, costs[0]*1e3, ratio, ratios[0], ratios[len(ratios)-1])
-	if ratio > most && !raceEnabled {
+	if ratio > most && !race.Enabled {
 		t.Errorf("a scrape takes %.2f of what as many gauges of the library do, want at most %v", ratio, most)
 	}
 }

@@ -8,12 +8,13 @@ import (
 
 	"github.com/nvme-anywhere/nvmeof/blockdev"
 	"github.com/nvme-anywhere/nvmeof/blockdev/volumetest"
+	"github.com/nvme-anywhere/nvmeof/internal/race"
 	"github.com/nvme-anywhere/nvmeof/internal/sandbox"
 )
 
 // TestCutWhileOpen: after a volume's file was truncated the remaining operations fail, and the program goes on.
 func TestCutWhileOpen(t *testing.T) {
-	if raceEnabled {
+	if race.Enabled {
 		t.Skip("a fault in the race detector's own code ends the program")
 	}
 	for name, do := range map[string]func(*volumetest.Client) error{
@@ -57,7 +58,7 @@ func TestCutWhileOpen(t *testing.T) {
 // the program goes on.
 func TestCutLoan(t *testing.T) {
 	lines := flusher()
-	if raceEnabled || lines == nil {
+	if race.Enabled || lines == nil {
 		t.Skip("a fault in the race detector's own code ends the program, or there is nothing to flush lines with")
 	}
 	if !sandbox.Inside(t) {

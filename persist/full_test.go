@@ -12,12 +12,13 @@ import (
 
 	"github.com/nvme-anywhere/nvmeof/blockdev"
 	"github.com/nvme-anywhere/nvmeof/blockdev/volumetest"
+	"github.com/nvme-anywhere/nvmeof/internal/race"
 )
 
 // TestFullMap fills the file system below a sparse volume until there is no room for the map, either: a write that
 // needs some fails, and the others succeed.
 func TestFullMap(t *testing.T) {
-	if raceEnabled {
+	if race.Enabled {
 		t.Skip("a fault in the race detector's own code ends the program")
 	}
 	for _, lend := range []bool{false, true} {

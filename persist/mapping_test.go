@@ -11,6 +11,7 @@ import (
 
 	"github.com/nvme-anywhere/nvmeof/blockdev"
 	"github.com/nvme-anywhere/nvmeof/blockdev/volumetest"
+	"github.com/nvme-anywhere/nvmeof/internal/race"
 	"github.com/nvme-anywhere/nvmeof/internal/sandbox"
 )
 
@@ -100,7 +101,7 @@ func TestClearCut(t *testing.T) {
 
 // TestVanished: a fault in a mapping whose device reports that it is gone, or can't be reached, is reported as that.
 func TestVanished(t *testing.T) {
-	if raceEnabled {
+	if race.Enabled {
 		t.Skip("a fault in the race detector's own code ends the program")
 	}
 	if !sandbox.Inside(t) {
@@ -135,7 +136,7 @@ func TestVanished(t *testing.T) {
 // TestDeviceTakenAway: a fault in a mapping of a file, or a failed sync, is reported as ErrGone if the disk no longer
 // exists for the system, though the error is EIO.
 func TestDeviceTakenAway(t *testing.T) {
-	if raceEnabled {
+	if race.Enabled {
 		t.Skip("a fault in the race detector's own code ends the program")
 	}
 	for name, open := range map[string]openFunc{"out of place": Open, "in place": inPlace} {

@@ -10,11 +10,12 @@ import (
 
 	"github.com/nvme-anywhere/nvmeof/blockdev"
 	"github.com/nvme-anywhere/nvmeof/blockdev/volumetest"
+	"github.com/nvme-anywhere/nvmeof/internal/race"
 )
 
 // TestQuota: a write for which a quota leaves no page is reported like one on a full file system.
 func TestQuota(t *testing.T) {
-	if raceEnabled {
+	if race.Enabled {
 		t.Skip("a fault in the race detector's own code ends the program")
 	}
 	for name, open := range map[string]openFunc{"out of place": Open, "in place": inPlace} {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/nvme-anywhere/nvmeof/blockdev"
 	"github.com/nvme-anywhere/nvmeof/blockdev/volumetest"
+	"github.com/nvme-anywhere/nvmeof/internal/race"
 )
 
 // pageCache is memory in front of a disk, as in Linux: a page that couldn't be written is clean from then on, and no
@@ -85,7 +86,7 @@ func (c *pageCache) stored(t *testing.T, offset int, do func() error) bool {
 // doesn't have, and the next program regards blocks as free that those name. The page is written before any of them is
 // used.
 func TestFailedSyncOfMap(t *testing.T) {
-	if raceEnabled {
+	if race.Enabled {
 		t.Skip("a fault in the race detector's own code ends the program")
 	}
 	page := os.Getpagesize()
@@ -145,7 +146,7 @@ func TestFailedSyncOfMap(t *testing.T) {
 // TestUnreadableMap: if a checkpoint can't read the working map, or write the durable one, it has forgotten which entries
 // changed. So no later flush promises them, even if the map can be used again.
 func TestUnreadableMap(t *testing.T) {
-	if raceEnabled {
+	if race.Enabled {
 		t.Skip("a fault in the race detector's own code ends the program")
 	}
 	if os.Getpagesize() > areaAlign {
@@ -180,7 +181,7 @@ func TestUnreadableMap(t *testing.T) {
 // TestInaccessibleMap: a volume whose maps can't be read isn't opened, and a check of it fails. The same for a repair if
 // they can't be written.
 func TestInaccessibleMap(t *testing.T) {
-	if raceEnabled {
+	if race.Enabled {
 		t.Skip("a fault in the race detector's own code ends the program")
 	}
 	if os.Getpagesize() > areaAlign {

@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/softrnic"
+	"github.com/nvme-anywhere/nvmeof/internal/race"
 	"github.com/nvme-anywhere/nvmeof/internal/soon"
 )
 
@@ -34,7 +35,7 @@ const (
 )
 
 // racing reports whether the race detector watches the test or the programs.
-func racing() bool { return raceEnabled || os.Getenv(raceEnv) == "1" }
+func racing() bool { return race.Enabled || os.Getenv(raceEnv) == "1" }
 
 // transports are the names that -t takes.
 var transports = []string{"rdma", "tcp"}

@@ -24,6 +24,9 @@ type room struct {
 
 const everything = "..."
 
+// testsOfAllMay says what the tests of all rooms may import in addition.
+var testsOfAllMay = []string{"internal/fuzzing", "internal/race", "internal/soon"}
+
 // testsMay says what the tests of a room may import in addition.
 var testsMay = map[string][]string{
 	"nvme/target":           {"blockdev/..."},
@@ -34,15 +37,13 @@ var testsMay = map[string][]string{
 	"fabric/rdma/cm":        {"fabric/rdma/roce", "internal/..."},
 	"fabric/rdma/fault":     {everything},
 	"fabric/rdma":           {everything},
-	"fabric/tcp/pdu":        {"internal/fuzzing", "internal/samples"},
+	"fabric/tcp/pdu":        {"internal/samples"},
 	"fabric/tcp":            {"blockdev/...", "statedir", "internal/..."},
 	"blockdev":              {"blockdev/...", "internal/crash", "internal/sandbox"},
 	"blockdev/wrap":         {"blockdev/..."},
 	"persist":               {"blockdev/...", "internal/crash", "internal/sandbox"},
 	"statedir":              {"internal/sandbox"},
 	"internal/udp":          {"internal/..."},
-	"internal/neighbor":     {"internal/soon"},
-	"internal/ring":         {"internal/fuzzing", "internal/soon"},
 	"internal/aio":          {"internal/sandbox"},
 	"internal/capture":      {"internal/..."},
 	"examples":              {everything},
@@ -236,7 +237,7 @@ func (r *room) forbids(dir, imp string, test bool) string {
 	if own, ok := strings.CutPrefix(imp, module+"/"); ok {
 		may := r.may
 		if test {
-			may = slices.Concat(may, testsMay[r.dir], []string{dir, "internal/fuzzing", "internal/soon"}) // every room has fuzz targets, and waits
+			may = slices.Concat(may, testsMay[r.dir], []string{dir}, testsOfAllMay)
 		}
 		if slices.ContainsFunc(may, func(pattern string) bool { return matches(pattern, own) }) {
 			return ""

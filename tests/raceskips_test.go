@@ -26,26 +26,25 @@ func TestRaceSkips(t *testing.T) {
 		t.Fatal("run.sh has no step without the race detector")
 	}
 	run, packages := strings.Split(string(step[1]), "|"), strings.Fields(string(step[2]))
-	var found []string
+	found := 0
 	err = filepath.WalkDir("..", func(path string, d os.DirEntry, err error) error {
-		if err == nil && d.Name() == "race_on_test.go" && filepath.Dir(path) != "../tests" { // those run without anyway
-			found = append(found, filepath.Dir(path))
+		if err != nil || !d.IsDir() || path == "../tests" { // whose tests run without anyway
+			return err
 		}
-		return err
-	})
-	if err != nil || len(found) == 0 {
-		t.Fatalf("no package knows whether the race detector is there: %v", err)
-	}
-	for _, dir := range found {
-		for _, name := range raceSkips(t, dir) {
-			if !slices.Contains(run, name) || !slices.Contains(packages, "./"+strings.TrimPrefix(dir, "../")) {
-				t.Errorf("%s: %s skips under the race detector, and run.sh doesn't run it without", dir, name)
+		for _, name := range raceSkips(t, path) {
+			found++
+			if !slices.Contains(run, name) || !slices.Contains(packages, "./"+strings.TrimPrefix(path, "../")) {
+				t.Errorf("%s: %s skips under the race detector, and run.sh doesn't run it without", path, name)
 			}
 		}
+		return nil
+	})
+	if err != nil || found == 0 {
+		t.Fatalf("no test skips under the race detector: %v", err)
 	}
 }
 
-// raceSkips returns the tests of a package that skip if raceEnabled is set, by themselves or in a function that they
+// raceSkips returns the tests of a package that skip if race.Enabled is set, by themselves or in a function that they
 // call.
 func raceSkips(t *testing.T, dir string) []string {
 	t.Helper()
@@ -101,10 +100,9 @@ func called(c *ast.CallExpr) string {
 	return ""
 }
 
-// skipsUnderRace reports whether i is `if raceEnabled { t.Skip(…) }`.
+// skipsUnderRace reports whether i is `if race.Enabled { t.Skip(…) }`, perhaps with other reasons too.
 func skipsUnderRace(i *ast.IfStmt) bool {
-	cond, ok := i.Cond.(*ast.Ident)
-	if !ok || cond.Name != "raceEnabled" {
+	if !holdsUnderRace(i.Cond) {
 		return false
 	}
 	for _, s := range i.Body.List {
@@ -113,6 +111,18 @@ func skipsUnderRace(i *ast.IfStmt) bool {
 				return true
 			}
 		}
+	}
+	return false
+}
+
+// holdsUnderRace reports whether cond is race.Enabled, or that or something else.
+func holdsUnderRace(cond ast.Expr) bool {
+	switch e := cond.(type) {
+	case *ast.BinaryExpr:
+		return e.Op == token.LOR && (holdsUnderRace(e.X) || holdsUnderRace(e.Y))
+	case *ast.SelectorExpr:
+		pkg, ok := e.X.(*ast.Ident)
+		return ok && pkg.Name == "race" && e.Sel.Name == "Enabled"
 	}
 	return false
 }

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/nvme-anywhere/nvmeof/internal/race"
 )
 
 func TestMain(m *testing.M) {
@@ -734,7 +736,7 @@ func testRefill(t *testing.T, rw string, refill bool) {
 
 // The generator allocates nothing per operation, with a depth and with a rate.
 func TestNoAllocations(t *testing.T) {
-	if raceEnabled {
+	if race.Enabled {
 		t.Skip("the race detector allocates")
 	}
 	const (

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/nvme-anywhere/nvmeof/blockdev"
+	"github.com/nvme-anywhere/nvmeof/internal/race"
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
@@ -63,7 +64,7 @@ func ioCases(t testing.TB, f func(name string, r *repeater)) {
 
 // TestNoAllocation: an I/O allocates nothing.
 func TestNoAllocation(t *testing.T) {
-	if raceEnabled {
+	if race.Enabled {
 		t.Skip("the race detector allocates")
 	}
 	ioCases(t, func(name string, r *repeater) {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/roce/wire"
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
+	"github.com/nvme-anywhere/nvmeof/internal/race"
 	"github.com/nvme-anywhere/nvmeof/internal/simnet"
 )
 
@@ -194,7 +195,7 @@ func (r *congestionRun) checkShared(t *testing.T, within float64) {
 // TestCongestion: flows that meet at a port that marks share it within 10%, and keep its queue short; without marks the
 // queue overflows.
 func TestCongestion(t *testing.T) {
-	if raceEnabled {
+	if race.Enabled {
 		t.Skip("TestHistories and TestUnreliableNetwork have the same code under the race detector")
 	}
 	dir := os.Getenv(plotsEnv)

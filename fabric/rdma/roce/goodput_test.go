@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
+	"github.com/nvme-anywhere/nvmeof/internal/race"
 	"github.com/nvme-anywhere/nvmeof/internal/simnet"
 	"github.com/nvme-anywhere/nvmeof/internal/udp"
 )
@@ -16,7 +17,7 @@ import (
 // keep the given parts.
 func (r lossyRun) survives(t *testing.T, keeps [3]float64) {
 	t.Helper()
-	if raceEnabled {
+	if race.Enabled {
 		t.Skip("TestHistories and TestUnreliableNetwork have the same code under the race detector")
 	}
 	const more = 4 // runs, if the first falls short: their mean counts

@@ -1,5 +1,0 @@
-//go:build race
-
-package persist
-
-const raceEnabled = true
