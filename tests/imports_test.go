@@ -129,7 +129,7 @@ var dependencies = []dependency{
 	{"github.com/google/uuid", []string{everything}},
 	{"filippo.io/bigmod", []string{"nvme/dhchap"}},
 	{"golang.org/x/sys", []string{everything}},
-	{"testing", []string{"blockdev/volumetest", "examples/internal/rctest", "internal/cli/clitest", "internal/fuzzing", "internal/samples", "internal/sandbox", inTests}},
+	{"testing", []string{"blockdev/volumetest", "examples/internal/rctest", "internal/cli/clitest", "internal/fabrictest", "internal/fuzzing", "internal/samples", "internal/sandbox", inTests}},
 }
 
 // listed is what `go list -json` says of a package.
