@@ -28,7 +28,7 @@ non-optimized, inaccessible, persistent-loss and change.`,
 			if len(args) != 1 {
 				return nil, cobra.ShellCompDirectiveNoFileComp
 			}
-			return config.ANAStates, cobra.ShellCompDirectiveNoFileComp
+			return config.ANAStates(), cobra.ShellCompDirectiveNoFileComp
 		},
 	}
 	c.Flags().StringVar(&at, "listen", "", "only at this `ENDPOINT`, as tcp://192.0.2.1:4420 (default everywhere)")

@@ -19,32 +19,36 @@ type ANA struct {
 // ANAState is an ANA state, with the names of Linux's nvmet.
 type ANAState nvme.ANAState
 
-// ANAStates are the names of the states.
-var ANAStates = []string{"optimized", "non-optimized", "inaccessible", "persistent-loss", "change"}
+// anaStates are the states that there are.
+var anaStates = []nvme.ANAState{
+	nvme.ANAOptimized, nvme.ANANonOptimized, nvme.ANAInaccessible, nvme.ANAPersistentLoss, nvme.ANAChange,
+}
 
-var anaStates = map[string]nvme.ANAState{
-	"optimized": nvme.ANAOptimized, "non-optimized": nvme.ANANonOptimized, "inaccessible": nvme.ANAInaccessible,
-	"persistent-loss": nvme.ANAPersistentLoss, "change": nvme.ANAChange,
+// ANAStates returns the names of the states.
+func ANAStates() []string {
+	names := make([]string, len(anaStates))
+	for i, s := range anaStates {
+		names[i] = s.String()
+	}
+	return names
 }
 
 // UnmarshalText parses a state.
 func (s *ANAState) UnmarshalText(b []byte) error {
-	v, ok := anaStates[string(b)]
-	if !ok {
-		return fmt.Errorf("%q: want %s", b, cli.Or(ANAStates))
+	i := slices.Index(ANAStates(), string(b))
+	if i < 0 {
+		return fmt.Errorf("%q: want %s", b, cli.Or(ANAStates()))
 	}
-	*s = ANAState(v)
+	*s = ANAState(anaStates[i])
 	return nil
 }
 
 // MarshalText formats s so that UnmarshalText can parse it.
 func (s ANAState) MarshalText() ([]byte, error) {
-	for name, v := range anaStates {
-		if v == nvme.ANAState(s) {
-			return []byte(name), nil
-		}
+	if !slices.Contains(anaStates, nvme.ANAState(s)) {
+		return nil, fmt.Errorf("ANA state %d has no name", s)
 	}
-	return nil, fmt.Errorf("ANA state %d has no name", s)
+	return []byte(nvme.ANAState(s).String()), nil
 }
 
 func (c *Config) checkANA() *FieldError {
@@ -58,7 +62,7 @@ func (c *Config) checkANA() *FieldError {
 			return err
 		}
 		if a.State == 0 {
-			return field(at+"state", "", "it is missing: want %s", cli.Or(ANAStates))
+			return field(at+"state", "", "it is missing: want %s", cli.Or(ANAStates()))
 		}
 		if a.Listen != nil && !slices.Contains(listen, *a.Listen) {
 			return field(at+"listen", a.Listen.String(), "the target doesn't listen there")
