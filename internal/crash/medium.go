@@ -171,33 +171,3 @@ func (m *Medium) Crash(rnd *rand.Rand) []byte {
 	}
 	return state
 }
-
-// States calls f with all contents that the medium may have if the power fails now, until f
-// returns false. The slice is valid only during the call. If there are more than most, States
-// returns false without calling f.
-func (m *Medium) States(most int, f func(state []byte) bool) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	units := slices.Sorted(maps.Keys(m.pending))
-	total := 1
-	for _, u := range units {
-		if total *= len(m.pending[u].versions) + 1; total > most {
-			return false
-		}
-	}
-	state := slices.Clone(m.durable)
-	for i := range total {
-		copy(state, m.durable)
-		for _, u := range units {
-			v := m.pending[u].versions
-			if n := i % (len(v) + 1); n > 0 {
-				copy(state[u*m.unit:], v[n-1])
-			}
-			i /= len(v) + 1
-		}
-		if !f(state) {
-			break
-		}
-	}
-	return true
-}
