@@ -65,7 +65,7 @@ func ParseEndpoint(s string) (Endpoint, error) {
 	if strings.HasPrefix(host, "[") && strings.HasSuffix(host, "]") {
 		host = host[1 : len(host)-1]
 	}
-	addr, err := ParseAddr(host, port)
+	addr, err := parseAddr(host, port)
 	if err != nil {
 		return Endpoint{}, fmt.Errorf("%q: %w", s, err)
 	}
@@ -85,8 +85,8 @@ func bare(s string) (host, port string, ok bool) {
 	return host, port, addrErr == nil && a.Is6() && portErr == nil
 }
 
-// ParseAddr parses an address and a port; an empty port means DefaultPort.
-func ParseAddr(host, port string) (netip.AddrPort, error) {
+// parseAddr parses an address and a port; an empty port means DefaultPort.
+func parseAddr(host, port string) (netip.AddrPort, error) {
 	a, err := ParseHost(host)
 	if err != nil {
 		return netip.AddrPort{}, err

@@ -124,8 +124,8 @@ func defaultListen() []cli.Endpoint {
 	return es
 }
 
-// Has reports whether c listens with a transport.
-func (c *Config) Has(t nvme.TransportType) bool {
+// has reports whether c listens with a transport.
+func (c *Config) has(t nvme.TransportType) bool {
 	return slices.ContainsFunc(c.Listen, func(e cli.Endpoint) bool { return e.Transport == t })
 }
 

@@ -102,7 +102,7 @@ func (c *Config) checkNetwork() *FieldError {
 		return field("network.queue_depth", fmt.Sprint(n.QueueDepth), "want %d to %d", MinQueueDepth, MaxQueueDepth)
 	}
 	most := maxInCapsuleTCP
-	if len(c.Listen) == 0 || c.Has(nvme.TransportRDMA) {
+	if len(c.Listen) == 0 || c.has(nvme.TransportRDMA) {
 		most = maxInCapsuleRDMA
 	}
 	if v := n.InCapsule; v != nil && (*v%16 != 0 || *v < 0 || int64(*v) > int64(most)) {
@@ -112,7 +112,7 @@ func (c *Config) checkNetwork() *FieldError {
 	if v := n.BusyPoll; v != nil && (*v < 0 || time.Duration(*v) > cli.MaxBusyPoll) {
 		return field("network.busy_poll", time.Duration(*v).String(), "want 0, which is off, to %v", cli.MaxBusyPoll)
 	}
-	if n.Fault != nil && len(c.Listen) > 0 && !c.Has(nvme.TransportRDMA) {
+	if n.Fault != nil && len(c.Listen) > 0 && !c.has(nvme.TransportRDMA) {
 		return field("network.fault", "", "faults are injected into RDMA: listen on rdma://ADDRESS too, or use tc-netem for TCP, as root")
 	}
 	return nil

@@ -201,7 +201,7 @@ func TestForbiddenSocket(t *testing.T) {
 // Programs without YAML can use JSON, and get HTTP status codes.
 func TestHTTP(t *testing.T) {
 	f := newFake(t)
-	h := Handler(f)
+	h := newHandler(f)
 	ask := func(method, path, body string, header ...string) *httptest.ResponseRecorder {
 		r := httptest.NewRequest(method, path, strings.NewReader(body))
 		if len(header) == 2 {

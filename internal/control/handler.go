@@ -54,8 +54,8 @@ const (
 	requestDue = 10 * time.Second
 )
 
-// Handler serves the interface for t.
-func Handler(t Target) http.Handler {
+// newHandler returns what serves the interface for t.
+func newHandler(t Target) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+pathStatus, func(w http.ResponseWriter, _ *http.Request) { reply(w, http.StatusOK, t.Status()) })
 	mux.HandleFunc("GET "+pathConfig, func(w http.ResponseWriter, _ *http.Request) { getConfig(t, w) })

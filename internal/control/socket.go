@@ -35,7 +35,7 @@ func Serve(path string, t Target) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{http: http.Server{Handler: Handler(t), ReadTimeout: requestDue}, done: make(chan error, 1)}
+	s := &Server{http: http.Server{Handler: newHandler(t), ReadTimeout: requestDue}, done: make(chan error, 1)}
 	go func() { s.done <- s.http.Serve(l) }()
 	return s, nil
 }

@@ -22,8 +22,8 @@ type Job struct {
 // setting is an option as it was given.
 type setting struct{ name, value string }
 
-// DefaultPercentiles are the percentiles that fio reports by default.
-var DefaultPercentiles = []float64{1, 5, 10, 20, 30, 40, 50, 60, 70, 80, 90, 95, 99, 99.5, 99.9, 99.95, 99.99}
+// defaultPercentiles are the percentiles that fio reports by default.
+var defaultPercentiles = []float64{1, 5, 10, 20, 30, 40, 50, 60, 70, 80, 90, 95, 99, 99.5, 99.9, 99.95, 99.99}
 
 // defaultBlock is fio's block size.
 const defaultBlock = 4096
@@ -32,7 +32,7 @@ const defaultBlock = 4096
 func NewJob(name string) *Job {
 	j := &Job{
 		Spec:        loadgen.Spec{Name: name, RW: "read", RWMixRead: 50, IODepth: 1, NumJobs: 1, Seed: 1},
-		Percentiles: DefaultPercentiles,
+		Percentiles: defaultPercentiles,
 	}
 	for op := range j.BS {
 		j.BS[op] = loadgen.Fixed(defaultBlock)

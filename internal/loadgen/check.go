@@ -62,7 +62,7 @@ func (s *Spec) checkSeek() error {
 		return nil
 	case s.LatencyWindow == 0:
 		return fmt.Errorf("latency_target needs a latency_window, as latency_window=1s: how long each depth is tried")
-	case s.HasRate() || s.ThinkTime > 0:
+	case s.hasRate() || s.ThinkTime > 0:
 		return fmt.Errorf("latency_target=%v: it is a depth that is sought; want no rate, rate_iops or thinktime", s.LatencyTarget)
 	}
 	return nil
@@ -84,7 +84,7 @@ func (s *Spec) checkTimes() error {
 		return fmt.Errorf("thinktime_blocks=%d: want a number from 0", s.ThinkIOs)
 	case s.ThinkIOs > 0 && s.ThinkTime == 0:
 		return fmt.Errorf("thinktime_blocks needs a thinktime, as --thinktime=10ms")
-	case s.ThinkTime > 0 && s.HasRate():
+	case s.ThinkTime > 0 && s.hasRate():
 		return fmt.Errorf("thinktime=%v: operations with a rate or rate_iops are due at times of their own; want one of them", s.ThinkTime)
 	}
 	return nil
@@ -121,7 +121,7 @@ func (s *Spec) checkRates() error {
 	if s.rewrites() && (s.Rate[Write] != s.Rate[Trim] || s.RateIOPS[Write] != s.RateIOPS[Trim]) {
 		return fmt.Errorf("rw=%s has one rate, since a write follows each trim: want the same for both", s.RW)
 	}
-	if s.Poisson && !s.HasRate() {
+	if s.Poisson && !s.hasRate() {
 		return fmt.Errorf("rate_process=poisson needs a rate or rate_iops")
 	}
 	return nil
@@ -190,14 +190,14 @@ func (s *Spec) Validate(size int64, blockSize int) error {
 	if base < 0 || base%int64(blockSize) != 0 || base >= size {
 		return fmt.Errorf("offset=%s: want a multiple of %d inside the namespace of %s", bytesText(base), blockSize, bytesText(size))
 	}
-	if room := size - base; int64(s.LargestBlock()) > room {
-		return fmt.Errorf("bs=%s: the namespace has %s from the offset on", bytesText(int64(s.LargestBlock())), bytesText(room))
+	if room := size - base; int64(s.largestBlock()) > room {
+		return fmt.Errorf("bs=%s: the namespace has %s from the offset on", bytesText(int64(s.largestBlock())), bytesText(room))
 	}
 	if align := int64(slices.Max(s.Align[:])); align > span {
 		return fmt.Errorf("blockalign=%d: the range has %d bytes", align, span)
 	}
-	if span < int64(s.LargestBlock()) {
-		return fmt.Errorf("size=%s: want at least one operation, %s", bytesText(span), bytesText(int64(s.LargestBlock())))
+	if span < int64(s.largestBlock()) {
+		return fmt.Errorf("size=%s: want at least one operation, %s", bytesText(span), bytesText(int64(s.largestBlock())))
 	}
 	if span > size-base {
 		return fmt.Errorf("size=%s: the namespace has %s from offset %s on", bytesText(span), bytesText(size-base), bytesText(base))
@@ -205,10 +205,10 @@ func (s *Spec) Validate(size int64, blockSize int) error {
 	if err := s.fitZones(span); err != nil {
 		return err
 	}
-	if s.Verify && s.changes() && int64(s.IODepth)*int64(s.NumJobs)*int64(s.LargestBlock())*2 > span {
+	if s.Verify && s.changes() && int64(s.IODepth)*int64(s.NumJobs)*int64(s.largestBlock())*2 > span {
 		// Outstanding operations never overlap when their data is to be checked.
 		return fmt.Errorf("verify=crc32c: want a size of at least twice what is under way, iodepth × numjobs × bs = %d bytes",
-			int64(s.IODepth)*int64(s.NumJobs)*int64(s.LargestBlock()))
+			int64(s.IODepth)*int64(s.NumJobs)*int64(s.largestBlock()))
 	}
 	return nil
 }

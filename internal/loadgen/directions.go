@@ -48,8 +48,8 @@ func (s *Spec) Draws(op Op) bool { return s.Does(op) && (op != Write || !s.rewri
 // rated reports whether operations of that direction are due at set times.
 func (s *Spec) rated(op Op) bool { return s.Draws(op) && (s.Rate[op] > 0 || s.RateIOPS[op] > 0) }
 
-// HasRate reports whether operations of any direction are due at set times.
-func (s *Spec) HasRate() bool {
+// hasRate reports whether operations of any direction are due at set times.
+func (s *Spec) hasRate() bool {
 	for op := range ops {
 		if s.rated(op) {
 			return true
@@ -68,8 +68,8 @@ func (s *Spec) Paced() bool {
 	return true
 }
 
-// LargestBlock returns the size of the largest operation, in bytes.
-func (s *Spec) LargestBlock() (n int) {
+// largestBlock returns the size of the largest operation, in bytes.
+func (s *Spec) largestBlock() (n int) {
 	for op := range ops {
 		if s.Draws(op) {
 			n = max(n, s.BS[op].largest())
@@ -98,7 +98,7 @@ func (s *Spec) LargestTrim() int {
 
 // smallestBlock returns the size of the smallest operation, in bytes.
 func (s *Spec) smallestBlock() int {
-	n := s.LargestBlock()
+	n := s.largestBlock()
 	for op := range ops {
 		for _, sh := range s.BS[op] {
 			if s.Draws(op) {

@@ -74,9 +74,9 @@ func (h *Histogram) Merge(o *Histogram) {
 	}
 }
 
-// Subtract reduces h to what was counted since before, an earlier state of h. Min and Max are then those of the
+// subtract reduces h to what was counted since before, an earlier state of h. Min and Max are then those of the
 // buckets.
-func (h *Histogram) Subtract(before *Histogram) {
+func (h *Histogram) subtract(before *Histogram) {
 	h.n -= before.n
 	h.sum -= before.sum
 	h.squares -= before.squares

@@ -78,7 +78,7 @@ func TestHistogram(t *testing.T) {
 		t.Errorf("%d values of %d to %d", h.Count(), h.Min(), h.Max())
 	}
 	rest := h
-	rest.Subtract(&half)
+	rest.subtract(&half)
 	again := half
 	again.Merge(&rest)
 	if rest.Count() != 5000 || again.counts != h.counts || again.Count() != h.Count() {

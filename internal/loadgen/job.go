@@ -62,7 +62,7 @@ func newJob(t *task, clone int, q Queue, span int64) (*job, error) {
 	if s.RampTime > 0 {
 		j.lead = new(figures)
 	}
-	if s.HasRate() {
+	if s.hasRate() {
 		j.plan, j.paced = newSchedule(s, clone), s.Paced()
 	}
 	size := s.LargestTransfer()
@@ -477,7 +477,7 @@ func (j *job) addTo(sum *[ops]Measured, length time.Duration) {
 	p := Point{Length: length}
 	for op := range ops {
 		m := &j.ops[op]
-		sum[op].Add(m)
+		sum[op].add(m)
 		p.IOs[op], p.Bytes[op] = m.IOs-j.seen[op].ios, m.Bytes-j.seen[op].bytes
 		j.seen[op] = seen{m.IOs, m.Bytes}
 	}

@@ -66,8 +66,8 @@ func TestRange(t *testing.T) {
 			t.Errorf("%d bytes are %.3f of the operations, want 0.25", bytes, share)
 		}
 	}
-	if len(counts) != 4 || s.LargestBlock() != 16<<10 || s.BS[Read].mean() != 10<<10 {
-		t.Errorf("sizes %v, the largest %d, on average %v; want 4, 16384, 10240", counts, s.LargestBlock(), s.BS[Read].mean())
+	if len(counts) != 4 || s.largestBlock() != 16<<10 || s.BS[Read].mean() != 10<<10 {
+		t.Errorf("sizes %v, the largest %d, on average %v; want 4, 16384, 10240", counts, s.largestBlock(), s.BS[Read].mean())
 	}
 }
 

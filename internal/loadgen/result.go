@@ -59,8 +59,8 @@ func (m *Measured) count(io *IO, now int64) {
 	m.Latency.Record(now - io.started)
 }
 
-// Add adds the figures of another job.
-func (m *Measured) Add(o *Measured) {
+// add adds the figures of another job.
+func (m *Measured) add(o *Measured) {
 	m.IOs += o.IOs
 	m.Bytes += o.Bytes
 	m.Latency.Merge(&o.Latency)
@@ -107,7 +107,7 @@ func sum(of [ops]uint64) (n uint64) {
 func (r *JobResult) Total() *Measured {
 	t := new(Measured)
 	for i := range r.Ops {
-		t.Add(&r.Ops[i])
+		t.add(&r.Ops[i])
 	}
 	return t
 }
@@ -157,9 +157,9 @@ func Group(jobs []JobResult) JobResult {
 		g.SoughtDepth, g.Sought = min(g.SoughtDepth, j.SoughtDepth), g.Sought && j.Sought
 		g.Verified += j.Verified
 		for op := range ops {
-			g.Ops[op].Add(&j.Ops[op])
+			g.Ops[op].add(&j.Ops[op])
 		}
-		g.Syncs.Add(&j.Syncs)
+		g.Syncs.add(&j.Syncs)
 		for d := range g.Depths {
 			g.Depths[d] += j.Depths[d]
 		}

@@ -247,7 +247,7 @@ func (r *run) verify(ctx context.Context) error {
 		for _, j := range t.jobs {
 			j.mu.Lock()
 			j.checking = true
-			j.position = int64(j.clone * t.spec.LargestBlock())
+			j.position = int64(j.clone * t.spec.largestBlock())
 			j.mu.Unlock()
 		}
 	}
@@ -272,7 +272,7 @@ func (r *run) sample() {
 		s.IOs[op] = sum[op].IOs - r.last[op].IOs
 		s.Bytes[op] = sum[op].Bytes - r.last[op].Bytes
 		h := sum[op].Latency
-		h.Subtract(&r.last[op].Latency)
+		h.subtract(&r.last[op].Latency)
 		both.Merge(&h)
 	}
 	s.P50, s.P99 = both.Percentile(50), both.Percentile(99)

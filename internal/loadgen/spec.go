@@ -196,7 +196,7 @@ func (s *Spec) area(size int64) (base, span int64) {
 	}
 	switch {
 	case s.SizePercent > 0:
-		block := int64(s.LargestBlock())
+		block := int64(s.largestBlock())
 		n := min(part(size, s.SizePercent), size-base)
 		return base, max(n-n%block, block)
 	case s.Size > 0:

@@ -82,7 +82,7 @@ func (t *task) begin() {
 }
 
 // pacedFromStart reports whether operations count that are due from the end of the delay on.
-func (t *task) pacedFromStart() bool { return t.spec.HasRate() && t.spec.RampTime == 0 }
+func (t *task) pacedFromStart() bool { return t.spec.hasRate() && t.spec.RampTime == 0 }
 
 // measure starts the measuring.
 func (t *task) measure() {

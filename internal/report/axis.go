@@ -78,9 +78,9 @@ func logTime(label string, low, high float64) axis {
 	}
 	values = values[first : last+1]
 	from, to := math.Log(values[0]), math.Log(values[len(values)-1])
-	a := axis{label: label, text: Time, at: func(v float64) float64 { return (math.Log(max(v, 1)) - from) / (to - from) }}
+	a := axis{label: label, text: timeText, at: func(v float64) float64 { return (math.Log(max(v, 1)) - from) / (to - from) }}
 	for _, v := range values {
-		a.ticks = append(a.ticks, tick{v, timeText(v, 1)})
+		a.ticks = append(a.ticks, tick{v, roundedTime(v, 1)})
 	}
 	return a
 }
@@ -88,7 +88,7 @@ func logTime(label string, low, high float64) axis {
 // depths returns a logarithmic axis with a tick at each depth.
 func depths(label string, values []int) axis {
 	from, to := math.Log(float64(values[0])), math.Log(float64(values[len(values)-1]))
-	a := axis{label: label, text: func(v float64) string { return "depth " + Count(v) }}
+	a := axis{label: label, text: func(v float64) string { return "depth " + countText(v) }}
 	a.at = func(v float64) float64 {
 		if to == from {
 			return 0.5
@@ -96,7 +96,7 @@ func depths(label string, values []int) axis {
 		return (math.Log(v) - from) / (to - from)
 	}
 	for _, v := range values {
-		a.ticks = append(a.ticks, tick{float64(v), Count(float64(v))})
+		a.ticks = append(a.ticks, tick{float64(v), countText(float64(v))})
 	}
 	return a
 }

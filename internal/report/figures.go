@@ -34,13 +34,13 @@ type Metric struct {
 
 // Metrics are the metrics that tables show, in order.
 var Metrics = []Metric{
-	{"IOPS", "1/s", func(f Figures) float64 { return f.IOPS }, Count, false},
-	{"bandwidth", "B/s", func(f Figures) float64 { return f.Bandwidth }, Bandwidth, false},
-	{"latency mean", "ns", func(f Figures) float64 { return f.Mean }, Time, true},
-	{"latency p50", "ns", func(f Figures) float64 { return f.P50 }, Time, true},
-	{"latency p99", "ns", func(f Figures) float64 { return f.P99 }, Time, true},
-	{"latency p99.9", "ns", func(f Figures) float64 { return f.P999 }, Time, true},
-	{"processor an I/O", "ns", func(f Figures) float64 { return f.CPU }, Time, true},
+	{"IOPS", "1/s", func(f Figures) float64 { return f.IOPS }, countText, false},
+	{"bandwidth", "B/s", func(f Figures) float64 { return f.Bandwidth }, bandwidthText, false},
+	{"latency mean", "ns", func(f Figures) float64 { return f.Mean }, timeText, true},
+	{"latency p50", "ns", func(f Figures) float64 { return f.P50 }, timeText, true},
+	{"latency p99", "ns", func(f Figures) float64 { return f.P99 }, timeText, true},
+	{"latency p99.9", "ns", func(f Figures) float64 { return f.P999 }, timeText, true},
+	{"processor an I/O", "ns", func(f Figures) float64 { return f.CPU }, timeText, true},
 }
 
 // Work is one load that ran over each of several paths.
@@ -95,8 +95,8 @@ type Course []loadgen.Sample
 // Spread is the median of several values, and their range.
 type Spread struct{ Median, Min, Max float64 }
 
-// SpreadOf returns the spread of values, of which there must be at least one.
-func SpreadOf(values []float64) Spread {
+// spreadOf returns the spread of values, of which there must be at least one.
+func spreadOf(values []float64) Spread {
 	s := slices.Sorted(slices.Values(values))
 	n := len(s)
 	return Spread{(s[(n-1)/2] + s[n/2]) / 2, s[0], s[n-1]}
@@ -108,7 +108,7 @@ func (d *Depth) Spread(path int, m Metric) Spread {
 	for i, f := range d.Runs[path] {
 		values[i] = m.Of(f)
 	}
-	return SpreadOf(values)
+	return spreadOf(values)
 }
 
 // Ratio returns the ratio of a metric on one path to that on another. It is computed for each repeat, since
@@ -124,5 +124,5 @@ func (d *Depth) Ratio(path, base int, m Metric) Spread {
 	if len(values) == 0 {
 		return Spread{}
 	}
-	return SpreadOf(values)
+	return spreadOf(values)
 }

@@ -8,16 +8,17 @@ import (
 	"github.com/dustin/go-humanize"
 )
 
-// Count formats a number for people: 166,350.
-func Count(v float64) string { return humanize.Comma(int64(v + 0.5)) }
+// countText formats a number for people: 166,350.
+func countText(v float64) string { return humanize.Comma(int64(v + 0.5)) }
 
-// Bandwidth formats bytes per second: 446 MiB/s.
-func Bandwidth(v float64) string { return humanize.IBytes(uint64(v)) + "/s" }
+// bandwidthText formats bytes per second: 446 MiB/s.
+func bandwidthText(v float64) string { return humanize.IBytes(uint64(v)) + "/s" }
 
-// Time formats a number of nanoseconds with three digits: 1.25 ms.
-func Time(ns float64) string { return timeText(ns, 3) }
+// timeText formats a number of nanoseconds with three digits: 1.25 ms.
+func timeText(ns float64) string { return roundedTime(ns, 3) }
 
-func timeText(ns float64, digits int) string {
+// roundedTime formats a number of nanoseconds with that many digits.
+func roundedTime(ns float64, digits int) string {
 	for _, u := range []struct {
 		name string
 		ns   float64

@@ -100,7 +100,7 @@ func (w *Work) tails() *chart {
 func scaled(iops, lat *chart) []*chart {
 	_, top := bounds(iops.lines)
 	iops.y = linear("operations a second", top, short)
-	iops.y.text = Count
+	iops.y.text = countText
 	low, high := bounds(lat.lines)
 	lat.y = logTime("latency", low, high)
 	return []*chart{iops, lat}

@@ -205,7 +205,7 @@ func TestRatios(t *testing.T) {
 	if r := newRatio(Spread{1.1, 0.9, 1.2}, metric("IOPS")); r.Good || r.Bad {
 		t.Errorf("nobody knows: %+v", r)
 	}
-	if s := SpreadOf([]float64{4, 1, 3, 2}); s.Median != 2.5 || s.Min != 1 || s.Max != 4 {
+	if s := spreadOf([]float64{4, 1, 3, 2}); s.Median != 2.5 || s.Min != 1 || s.Max != 4 {
 		t.Errorf("%+v", s)
 	}
 }
@@ -214,7 +214,7 @@ func TestFormat(t *testing.T) {
 	for ns, want := range map[float64]string{
 		0: "0 ns", 740: "740 ns", 1000: "1 µs", 9999: "10 µs", 12_345: "12.3 µs", 999_900: "1 ms", 1.5e6: "1.5 ms", 2e9: "2 s",
 	} {
-		if got := Time(ns); got != want {
+		if got := timeText(ns); got != want {
 			t.Errorf("%v ns is %q, want %q", ns, got, want)
 		}
 	}

@@ -2,8 +2,8 @@ package stream
 
 import "unsafe"
 
-// Available reports whether the processor has such stores.
-const Available = true
+// available reports whether the processor has such stores.
+const available = true
 
 // Lines copies n bytes from src, which may have any alignment, to dst; n and dst are multiples of Line.
 //

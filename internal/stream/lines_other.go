@@ -4,8 +4,8 @@ package stream
 
 import "unsafe"
 
-// Available reports whether the processor has such stores.
-const Available = false
+// available reports whether the processor has such stores.
+const available = false
 
 // Lines is not available.
 func Lines(unsafe.Pointer, unsafe.Pointer, uintptr) { panic("stream: not on this processor") }

@@ -12,7 +12,7 @@ const from = 1 << 10
 // Copy is copy, past the caches as far as whole lines of dst are written. dst and src must not overlap.
 func Copy(dst, src []byte) int {
 	n := min(len(dst), len(src))
-	if !Available || n < from {
+	if !available || n < from {
 		return copy(dst, src)
 	}
 	p := unsafe.Pointer(unsafe.SliceData(dst))
