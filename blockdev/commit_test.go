@@ -277,7 +277,7 @@ func TestDurableWriteFails(t *testing.T) {
 
 func (k crashKind) testDurableWriteFails(t *testing.T) {
 	d := &simDisk{m: crash.NewMedium(int64(crashBlocks*k.block), k.unit), rnd: rand.New(rand.NewPCG(1, 2))}
-	v := k.volume(t, d)
+	v := k.volume(d)
 	ask := func(op Op, fua bool, want error) {
 		t.Helper()
 		r := &Request{Op: op, FUA: fua, Complete: func(*Request) {}}

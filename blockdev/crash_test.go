@@ -136,7 +136,7 @@ func (k crashKind) history(t *testing.T, seed uint64) (points int, err error) {
 	synctest.Test(t, func(t *testing.T) {
 		rnd := rand.New(rand.NewPCG(seed, 0))
 		d := &simDisk{m: crash.NewMedium(int64(crashBlocks*k.block), k.unit), faults: k.faults, rnd: rnd}
-		h := &crashHistory{k: k, d: d, rnd: rnd, v: k.volume(t, d)}
+		h := &crashHistory{k: k, d: d, rnd: rnd, v: k.volume(d)}
 		h.atoms = k.block / k.unit
 		h.ledger = crash.NewLedger(crashBlocks * h.atoms)
 		points, err = h.run()
@@ -145,7 +145,7 @@ func (k crashKind) history(t *testing.T, seed uint64) (points int, err error) {
 }
 
 // volume is a file volume on a disk.
-func (k crashKind) volume(t *testing.T, d *simDisk) *file {
+func (k crashKind) volume(d *simDisk) *file {
 	v := &file{
 		info:  Info{Kind: "file", BlockSize: k.block, VolatileCache: true, Discard: true},
 		store: d, direct: k.direct, align: alignment{mem: 1, unit: 1}, lanes: newLanes(),
@@ -318,7 +318,7 @@ func (h *crashHistory) crash(point int) error {
 // recover reads an image through a volume that is opened on it.
 func (h *crashHistory) recover(image []byte) []byte {
 	d := &simDisk{m: crash.Restore(image, h.k.unit), rnd: h.rnd}
-	v := h.k.volume(nil, d)
+	v := h.k.volume(d)
 	read := make([]byte, len(image))
 	r := &Request{Op: OpRead, Length: int64(len(read)), Bufs: [][]byte{read}, Complete: func(*Request) {}}
 	v.Submit(r)

@@ -69,9 +69,10 @@ func (v *memory) begin(t *testing.T, r *Request) (done *atomic.Bool) {
 	return done
 }
 
-func (v *memory) read(t *testing.T, off, n int64) []byte {
+// read returns the first n bytes.
+func (v *memory) read(t *testing.T, n int64) []byte {
 	b := make([]byte, n)
-	if !v.begin(t, &Request{Op: OpRead, Offset: off, Length: n, Bufs: [][]byte{b}}).Load() {
+	if !v.begin(t, &Request{Op: OpRead, Length: n, Bufs: [][]byte{b}}).Load() {
 		t.Fatal("a read waits")
 	}
 	return b
@@ -98,7 +99,7 @@ func TestMemoryWrittenBesideView(t *testing.T) {
 		if !v.lent(t, 0, stripesOf(10+i, 20+i)).Load() {
 			t.Error("a write of whole stripes waits for a view")
 		}
-		if got := v.read(t, 0, 2*stripeSize); !bytes.Equal(got, stripesOf(10+i, 20+i)) {
+		if got := v.read(t, 2*stripeSize); !bytes.Equal(got, stripesOf(10+i, 20+i)) {
 			t.Error("what was written isn't read")
 		}
 	}
@@ -113,7 +114,7 @@ func TestMemoryWrittenBesideView(t *testing.T) {
 		t.Error("what a view shows has changed")
 	}
 	v.Release(token)
-	if !v.lent(t, stripeSize, stripesOf(3, 4)).Load() || !bytes.Equal(v.read(t, 0, 3*stripeSize), stripesOf(11, 3, 4)) {
+	if !v.lent(t, stripeSize, stripesOf(3, 4)).Load() || !bytes.Equal(v.read(t, 3*stripeSize), stripesOf(11, 3, 4)) {
 		t.Error("what was written after the view isn't read")
 	}
 }
@@ -132,7 +133,7 @@ func TestMemoryLoanCopied(t *testing.T) {
 	}
 	v.Release(token)
 	want := slices.Concat(stripesOf(1)[:MinBlockSize], stripesOf(4, 5), stripesOf(3)[MinBlockSize:])
-	if !done.Load() || !bytes.Equal(v.read(t, 0, 3*stripeSize), want) {
+	if !done.Load() || !bytes.Equal(v.read(t, 3*stripeSize), want) {
 		t.Error("what was written behind a view isn't read")
 	}
 }
@@ -170,7 +171,7 @@ func TestMemorySlowReader(t *testing.T) {
 				}
 				time.Sleep(2 * patience)
 				synctest.Wait()
-				if !done.Load() || !bytes.Equal(v.read(t, 0, int64(len(want))), want) {
+				if !done.Load() || !bytes.Equal(v.read(t, int64(len(want))), want) {
 					t.Errorf("after %v it is written: %v", 2*patience, done.Load())
 				}
 				var shown []byte
@@ -277,7 +278,7 @@ func TestMemoryPieces(t *testing.T) {
 		for _, s := range view {
 			got = append(got, s.Bytes...)
 		}
-		if !bytes.Equal(got, want) || !bytes.Equal(v.read(t, 0, int64(len(want))), want) {
+		if !bytes.Equal(got, want) || !bytes.Equal(v.read(t, int64(len(want))), want) {
 			t.Error("it isn't what was written")
 		}
 	}
@@ -325,7 +326,7 @@ func TestMemoryOverGivenBack(t *testing.T) {
 			if n := resident(t, v.mem); n != 0 || !done.Load() {
 				t.Errorf("%s: done: %v; %d bytes are left", op, done.Load(), n)
 			}
-			if !v.lent(t, 0, stripesOf(2)).Load() || !bytes.Equal(v.read(t, 0, 2*stripeSize), stripesOf(2, 0)) {
+			if !v.lent(t, 0, stripesOf(2)).Load() || !bytes.Equal(v.read(t, 2*stripeSize), stripesOf(2, 0)) {
 				t.Error("what was written then isn't read")
 			}
 		})

@@ -31,7 +31,7 @@ func TestBlocksInPieces(t *testing.T) {
 func inPieces(t *testing.T, k crashKind, piece int) {
 	const blocks = 256
 	d := &simDisk{m: crash.NewMedium(blocks*4096, 512), rnd: rand.New(rand.NewPCG(1, 2)), whole: 4096}
-	v := k.volume(t, d)
+	v := k.volume(d)
 	data := make([]byte, blocks*4096)
 	for i := range data {
 		data[i] = byte(i * 7 / 5)

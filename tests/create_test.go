@@ -17,14 +17,13 @@ import (
 	"github.com/nvme-anywhere/nvmeof/statedir"
 )
 
-// admin executes an administrative command and returns its result.
-func (h *hostSide) admin(t testing.TB, cmd nvme.Command, data []byte) uint32 {
+// admin executes an administrative command.
+func (h *hostSide) admin(t testing.TB, cmd nvme.Command, data []byte) {
 	t.Helper()
 	r := host.Request{Cmd: cmd, Data: data}
 	if err := h.Admin().Do(t.Context(), &r); err != nil {
 		t.Fatalf("%s: %v", cmd.Opcode().AdminName(), err)
 	}
-	return r.CQE.DW0()
 }
 
 func createOf(blocks uint64, format uint8, nmic nvme.NMIC) []byte {

@@ -37,7 +37,7 @@ func rawHost(t testing.TB, tt *testTarget) *raw {
 }
 
 // initialize exchanges ICReq and ICResp.
-func (p *raw) initialize(req pdu.ICReq) pdu.ICResp {
+func (p *raw) initialize(req pdu.ICReq) {
 	p.t.Helper()
 	p.send(req.Append(nil))
 	h, b := p.receive()
@@ -49,7 +49,6 @@ func (p *raw) initialize(req pdu.ICReq) pdu.ICResp {
 		p.t.Fatal(err)
 	}
 	p.digests = resp.Digests
-	return resp
 }
 
 // connect makes the connection an admin queue of 32 entries.
