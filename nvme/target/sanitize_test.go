@@ -2,10 +2,8 @@ package target
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"slices"
-	"strings"
 	"testing"
 	"testing/synctest"
 
@@ -255,84 +253,6 @@ func TestSanitizeWithoutRemoved(t *testing.T) {
 	}
 }
 
-// TestSanitizeOverwrite: the pattern is what is left.
-func TestSanitizeOverwrite(t *testing.T) {
-	one, two := newTestVolume(1<<20, 512), newTestVolume(2<<20, 4096)
-	a := connectAs(t, newTarget(t, one, two), 1)
-	defer a.close()
-	dirty(one, two)
-	aer := a.admin.start(asyncEvent(1), nil)
-	a.admin.must(sanitizeCommand(nvme.SanitizeOverwrite, nvme.SanitizeOIPBP|nvme.SanitizeNDAS, 2, 0x01020304), nil)
-	sanitized(t, aer)
-	want := bytes.Repeat([]byte{4, 3, 2, 1}, len(two.data)/4)
-	if !bytes.Equal(two.data, want) || !bytes.Equal(one.data, want[:len(one.data)]) {
-		t.Errorf("the pattern is %x…", one.data[:8])
-	}
-	if p := readSanitize(a.admin, false); p.SSTAT.State() != nvme.SanitizeDone || p.SSTAT.Passes() != 2 {
-		t.Errorf("log %+v", p)
-	}
-	for _, bad := range []nvme.SanitizeAction{0, nvme.SanitizeCryptoErase, 5, 7} {
-		a.admin.fails(sanitizeCommand(bad, 0, 0, 0), nil, nvme.StatusInvalidField|nvme.StatusDNR)
-	}
-	a.admin.must(sanitizeCommand(nvme.SanitizeExitFailure, 0, 0, 0), nil)
-}
-
-// TestSanitizeInverts: if the pattern is inverted between passes, and their number is even, the first pass writes the
-// inverse, so that the last always leaves the pattern itself (NVMe base, "Sanitize Operations – Overwrite Mechanism").
-func TestSanitizeInverts(t *testing.T) {
-	for passes, want := range map[int]string{1: "p", 2: "ip", 3: "pip", 0: "ipipipipipipipip"} {
-		v := newTestVolume(4096, 512)
-		s := connectAs(t, newTarget(t, v), 1)
-		var wrote []byte
-		v.fail = func(r *blockdev.Request) error {
-			if r.Op == blockdev.OpWrite {
-				wrote = append(wrote, map[byte]byte{0x11: 'p', 0xee: 'i'}[r.Bufs[0][0]])
-			}
-			return nil
-		}
-		for flags, want := range map[uint32]string{nvme.SanitizeOIPBP: want, 0: strings.Repeat("p", len(want))} {
-			wrote = nil
-			aer := s.admin.start(asyncEvent(1), nil)
-			s.admin.must(sanitizeCommand(nvme.SanitizeOverwrite, flags, passes, 0x11111111), nil)
-			sanitized(t, aer)
-			readSanitize(s.admin, false)
-			if string(wrote) != want {
-				t.Errorf("OWPASS %d, flags %#x: wrote %q, want %q", passes, flags, wrote, want)
-			}
-		}
-		s.close()
-	}
-}
-
-// TestSanitizePasses: while an overwrite runs, the log says how many of its passes are completed, and its progress
-// (NVMe base, "Sanitize Status Log").
-func TestSanitizePasses(t *testing.T) {
-	v := newTestVolume(4096, 512)
-	s := connectAs(t, newTarget(t, v), 1)
-	defer s.close()
-	aer := s.admin.start(asyncEvent(1), nil)
-	v.setHold(true)
-	s.admin.must(sanitizeCommand(nvme.SanitizeOverwrite, 0, 3, 0x11111111), nil)
-	for pass := range 3 {
-		for range 2 { // a write, and a flush
-			<-v.arrived
-			p := readSanitize(s.admin, true)
-			if p.SSTAT.State() != nvme.SanitizeInProgress || p.SSTAT.Passes() != pass {
-				t.Errorf("pass %d: state %v, %d passes completed", pass, p.SSTAT.State(), p.SSTAT.Passes())
-			}
-			v.mu.Lock()
-			r := v.held[0]
-			v.held = nil
-			v.mu.Unlock()
-			if from := uint16(65536 * pass / 3); r.Op == blockdev.OpWrite && p.SPROG != from {
-				t.Errorf("pass %d begins at %d of 65536, want %d", pass, p.SPROG, from)
-			}
-			v.execute(r)
-		}
-	}
-	sanitized(t, aer)
-}
-
 // TestSanitizeAgain: an operation that begins clears the event of the one before, even if no host has fetched it or
 // read the log for it, and its progress starts at 0 (NVMe base, "Sanitize Operation Restrictions").
 func TestSanitizeAgain(t *testing.T) {
@@ -537,132 +457,6 @@ func TestSanitizeAnsweredFree(t *testing.T) {
 	v.setFail(nil)
 }
 
-// cutShort makes a host begin to sanitize, and ends the target while the operation is at the volume v.
-func cutShort(t *testing.T, tg *Target, s *session, v *testVolume) {
-	t.Helper()
-	v.setHold(true)
-	s.admin.must(sanitizeCommand(nvme.SanitizeOverwrite, 0, 1, 0xcccccccc), nil)
-	<-v.arrived
-	s.close()
-	closing := make(chan struct{})
-	go func() {
-		defer close(closing)
-		closeTarget(t, tg)
-	}()
-	<-tg.Subsystem(testNQN).ctx.Done()
-	v.release()
-	<-closing
-}
-
-// TestSanitizeResumes: an operation that was interrupted by the end of the target is done by the next one, and no host
-// reads what was to be erased in between.
-func TestSanitizeResumes(t *testing.T) {
-	one, two, store := newTestVolume(1<<20, 512), newTestVolume(1<<20, 512), newMemStore()
-	for i := range one.data {
-		one.data[i], two.data[i] = 0xaa, 0xaa
-	}
-	start := func() *Target {
-		return newTargetWith(t, func(c *Config) { c.Store = store }, one, two)
-	}
-	tg := start()
-	s := connectAs(t, tg, 1)
-	cutShort(t, tg, s, one)
-	if bytes.Equal(two.data, bytes.Repeat([]byte{0xcc}, len(two.data))) {
-		t.Fatal("it was done")
-	}
-	two.setHold(true)
-	tg = start()
-	<-two.arrived
-	s = connectAs(t, tg, 1)
-	s.io.fails(ioCommand(nvme.OpRead, 0, 1, 0), make([]byte, 512), nvme.StatusSanitizeInProgress)
-	aer := s.admin.start(asyncEvent(1), nil)
-	two.release()
-	sanitized(t, aer)
-	for _, v := range []*testVolume{one, two} {
-		if !bytes.Equal(v.data, bytes.Repeat([]byte{0xcc}, len(v.data))) {
-			t.Error("something is left")
-		}
-	}
-	s.close()
-}
-
-// TestSanitizeResumesOnly: a volume that the operator adds before the next run did not exist when the host wanted all
-// erased, and keeps its data.
-func TestSanitizeResumesOnly(t *testing.T) {
-	one, added, store := newTestVolume(1<<20, 512), newTestVolume(1<<20, 512), newMemStore()
-	kept := bytes.Repeat([]byte{0xaa}, len(added.data))
-	copy(added.data, kept)
-	tg := newTargetWith(t, func(c *Config) { c.Store = store }, one)
-	s := connectAs(t, tg, 1)
-	cutShort(t, tg, s, one)
-	one.setHold(true)
-	tg = newTargetWith(t, func(c *Config) { c.Store = store }, one, added)
-	<-one.arrived
-	s = connectAs(t, tg, 1)
-	s.io.fails(command(func(c *nvme.Command) { c.SetIO(nvme.OpRead, 2, 0, 1, 0) }), make([]byte, 512), nvme.StatusSanitizeInProgress)
-	aer := s.admin.start(asyncEvent(1), nil)
-	one.release()
-	sanitized(t, aer)
-	if !bytes.Equal(one.data, bytes.Repeat([]byte{0xcc}, len(one.data))) {
-		t.Error("something is left")
-	}
-	if !bytes.Equal(added.data, kept) {
-		t.Error("what was added is erased")
-	}
-	s.close()
-}
-
-// TestSanitizeResumesOnlySame: nor is a volume erased that the operator exports by the next run in the place of one that
-// the host wanted erased, which isn't there any more.
-func TestSanitizeResumesOnlySame(t *testing.T) {
-	one, old, other, store := newTestVolume(1<<20, 512), newTestVolume(1<<20, 512), newTestVolume(1<<20, 512), newMemStore()
-	one.info.Path, old.info.Path, other.info.Path = "one", "old", "other"
-	kept := bytes.Repeat([]byte{0xaa}, len(other.data))
-	copy(other.data, kept)
-	tg := newTargetWith(t, func(c *Config) { c.Store = store }, one, old)
-	s := connectAs(t, tg, 1)
-	cutShort(t, tg, s, one)
-	one.setHold(true)
-	tg = newTargetWith(t, func(c *Config) { c.Store = store }, one, other)
-	<-one.arrived
-	s = connectAs(t, tg, 1)
-	aer := s.admin.start(asyncEvent(1), nil)
-	one.release()
-	sanitized(t, aer)
-	if !bytes.Equal(one.data, bytes.Repeat([]byte{0xcc}, len(one.data))) {
-		t.Error("something is left")
-	}
-	if !bytes.Equal(other.data, kept) {
-		t.Error("another volume is erased")
-	}
-	s.close()
-}
-
-// TestSanitizeCutShort: a target that can't wait for its connections doesn't end a sanitize operation: that volumes are
-// closed under it doesn't count as their failure, and the next run continues.
-func TestSanitizeCutShort(t *testing.T) {
-	v, store := newTestVolume(1<<20, 512), newMemStore()
-	tg := newTargetWith(t, func(c *Config) { c.Store = store }, v)
-	s := connectAs(t, tg, 1)
-	v.setHold(true)
-	s.admin.must(sanitizeCommand(nvme.SanitizeBlockErase, 0, 0, 0), nil)
-	<-v.arrived
-	s.io.wg.Add(1) // the connection doesn't end
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if err := tg.Close(ctx); err == nil {
-		t.Fatal("closed")
-	}
-	v.setFail(errors.New("closed"))
-	v.release()
-	sub := tg.Subsystem(testNQN)
-	s.io.wg.Done()
-	closeTarget(t, tg)
-	if now := sub.sanitize.now.Load(); now.State != nvme.SanitizeInProgress {
-		t.Errorf("state %d", now.State)
-	}
-}
-
 // TestSanitizeDeallocates: sanitize deallocates blocks, unless the host doesn't want that.
 func TestSanitizeDeallocates(t *testing.T) {
 	for _, flags := range []uint32{0, nvme.SanitizeNDAS} {
@@ -679,41 +473,4 @@ func TestSanitizeDeallocates(t *testing.T) {
 		sanitized(t, aer)
 		s.close()
 	}
-}
-
-// TestSanitizeDamaged: a subsystem whose saved state can't be read isn't served: it may have to be erased.
-func TestSanitizeDamaged(t *testing.T) {
-	for _, bad := range []string{"{", `{"state":7}`} {
-		store := newMemStore()
-		store.put("sanitize-"+nvme.HostID(deriveUUID(testNQN, 0, "")).String(), []byte(bad))
-		_, err := New(Config{Store: store, Subsystems: []SubsystemConfig{{NQN: testNQN}}})
-		if !errors.Is(err, ErrState) || !strings.Contains(err.Error(), "sanitize") {
-			t.Errorf("served a subsystem whose saved state is %q: %v", bad, err)
-		}
-	}
-}
-
-// TestSanitizeNotSaved: the failure mode is left, and an operation ends as a success, only if that can be saved:
-// otherwise it would be different after a restart.
-func TestSanitizeNotSaved(t *testing.T) {
-	v, store := newTestVolume(1<<20, 512), newMemStore()
-	s := connectAs(t, newTargetWith(t, func(c *Config) { c.Store = store }, v), 1)
-	defer s.close()
-	aer := s.admin.start(asyncEvent(1), nil)
-	v.setHold(true)
-	s.admin.must(sanitizeCommand(nvme.SanitizeBlockErase, nvme.SanitizeAUSE, 0, 0), nil)
-	<-v.arrived
-	store.setErr(errors.New("disk full"))
-	v.release()
-	sanitized(t, aer)
-	if p := readSanitize(s.admin, false); p.SSTAT.State() != nvme.SanitizeFailed {
-		t.Errorf("log %+v", p)
-	}
-	exit := sanitizeCommand(nvme.SanitizeExitFailure, 0, 0, 0)
-	read := ioCommand(nvme.OpRead, 0, 1, 0)
-	s.admin.fails(exit, nil, nvme.StatusInternalError|nvme.StatusDNR)
-	s.io.fails(read, make([]byte, 512), nvme.StatusSanitizeFailed)
-	store.setErr(nil)
-	s.admin.must(exit, nil)
-	s.io.must(read, make([]byte, 512))
 }

@@ -1,0 +1,206 @@
+package fio
+
+import (
+	"encoding/json"
+	"errors"
+	"math"
+	"os"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nvme-anywhere/nvmeof/internal/loadgen"
+)
+
+// results is the result of running a job with two clones.
+func results(t *testing.T, options ...string) ([]*Job, *loadgen.Result) {
+	t.Helper()
+	j := NewJob("test")
+	for _, o := range append(options, "numjobs=2", "rw=randrw") {
+		name, value, _ := strings.Cut(o, "=")
+		if err := j.Set(name, value); err != nil {
+			t.Fatal(err)
+		}
+	}
+	res := &loadgen.Result{Jobs: make([]loadgen.JobResult, 2)}
+	for i := range res.Jobs {
+		r := &res.Jobs[i]
+		r.Spec, r.Clone, r.Duration = &j.Spec, i, 2*time.Second
+		r.User, r.System = time.Second, 500*time.Millisecond
+		r.Depths = [7]uint64{3000, 0, 1000}
+		r.Points = []loadgen.Point{
+			{Length: time.Second, IOs: [3]uint64{900, 900}, Bytes: [3]uint64{900 << 12, 900 << 12}},
+			{Length: time.Second, IOs: [3]uint64{1100, 1100}, Bytes: [3]uint64{1100 << 12, 1100 << 12}},
+		}
+		for _, op := range []loadgen.Op{loadgen.Read, loadgen.Write} {
+			m := &r.Ops[op]
+			for k := range 2000 {
+				m.Latency.Record(int64(60_000 + k))
+				m.IOs++
+				m.Bytes += 4096
+			}
+		}
+	}
+	return []*Job{j}, res
+}
+
+func TestReport(t *testing.T) {
+	jobs, res := results(t, "percentile_list=50:99", "iodepth=3")
+	r := NewReport("nvmeinit 1", time.Unix(1795242250, 0), nil)
+	r.Add(0, jobs, res, true)
+	if len(r.Jobs) != 2 {
+		t.Fatalf("%d jobs, want each clone by itself", len(r.Jobs))
+	}
+	j := r.Jobs[1]
+	if j.Read.TotalIOs != 2000 || j.Read.IOPS != 1000 || j.Read.BWBytes != 4096000 || j.Read.BW != 4000 || j.Read.IOKBytes != 8000 {
+		t.Errorf("read: %+v", j.Read)
+	}
+	if j.User != 50 || j.System != 25 || j.Runtime != 2000 || j.Level[0].value != 75 || j.Level[2].value != 25 {
+		t.Errorf("%v%% user, %v%% system of %d ms, depths %v", j.User, j.System, j.Runtime, j.Level)
+	}
+	if j.LatDepth != 3 || j.Submit[1] != (level{"4", 100}) || j.Complete[1] != (level{"4", 100}) {
+		t.Errorf("a depth of %d, submitted %v, completed %v", j.LatDepth, j.Submit, j.Complete)
+	}
+	if j.Read.IOPSMin != 900 || j.Read.IOPSMax != 1100 || j.Read.IOPSMean != 1000 || math.Abs(j.Read.IOPSStdDev-math.Sqrt(20_000)) > 1e-9 || j.Read.IOPSSamples != 2 {
+		t.Errorf("in the course of it: %+v", j.Read)
+	}
+	if j.Read.BWAgg < 49 || j.Read.BWAgg > 51 || r.Jobs[0].Write.BWAgg < 49 || r.Jobs[0].Write.BWAgg > 51 {
+		t.Errorf("one of two clones has %v%% of the bandwidth of both", j.Read.BWAgg)
+	}
+	l := j.Read.CLat
+	if len(l.Percentiles) != 2 || l.Percentiles[0].name != "50.000000" || math.Abs(l.Percentiles[0].value-61_000) > 600 || len(l.Bins) == 0 {
+		t.Errorf("latency %+v", l)
+	}
+	if j.Micros[4].value != 0 || math.Abs(j.Micros[5].value-100) > 1e-9 || len(j.Millis) != 12 {
+		t.Errorf("all take 50 to 100 µs, not %v", j.Micros)
+	}
+
+	jobs, res = results(t, "group_reporting")
+	r = NewReport("nvmeinit 1", time.Unix(0, 0), nil)
+	r.Add(0, jobs, res, false)
+	if j = r.Jobs[0]; len(r.Jobs) != 1 || j.Read.TotalIOs != 4000 || j.Read.IOPS != 2000 || j.Read.IOPSMax != 2200 ||
+		j.Runtime != 4000 || j.User != 50 || j.Read.BWAgg != 100 {
+		t.Errorf("the group: %d ios, %v a second, %d ms, %v%%", j.Read.TotalIOs, j.Read.IOPS, j.Runtime, j.User)
+	}
+}
+
+// TestLatencyShares: a latency counts below the first bound that it doesn't reach, in the unit that makes it less than
+// 1000, as in fio.
+func TestLatencyShares(t *testing.T) {
+	bounds := []int64{2, 4, 10, 20, 50, 100, 250, 500, 750, 1000}
+	check := func(ns int64, unit int, name string) {
+		t.Helper()
+		var m loadgen.Measured
+		m.Latency.Record(ns)
+		var all [3]levels
+		all[0], all[1], all[2] = latencyShares(&m)
+		for u, shares := range all {
+			for _, s := range shares {
+				want := 0.0
+				if u == unit && s.name == name {
+					want = 100
+				}
+				if s.value != want {
+					t.Errorf("%d ns: %q of unit %d has %v percent, want %v", ns, s.name, u, s.value, want)
+				}
+			}
+		}
+	}
+	for unit, size := range []int64{1, 1000, 1_000_000} {
+		least := size
+		for _, bound := range bounds {
+			most := bound*size - 1
+			if most > 128 { // the histogram knows it to within 1/64
+				most -= most / 64
+			}
+			check(least+least/64, unit, strconv.FormatInt(bound, 10))
+			check(most, unit, strconv.FormatInt(bound, 10))
+			least = bound * size
+		}
+	}
+	check(int64(1500*time.Millisecond), 2, "2000")
+	check(int64(3*time.Second), 2, ">=2000")
+}
+
+// TestElapsed: each job reports how long all of them took, as in fio, including jobs that ran before others.
+func TestElapsed(t *testing.T) {
+	began := time.Unix(1795242250, 0)
+	r := NewReport("nvmeinit 1", began, nil)
+	for group := range 2 {
+		jobs, res := results(t, "group_reporting")
+		r.Add(group, jobs, res, false)
+	}
+	r.End(began.Add(2100 * time.Millisecond))
+	if r.Jobs[0].Elapsed != 3 || r.Jobs[1].Elapsed != 3 {
+		t.Errorf("%d s and %d s of 2.1 s have elapsed, want them rounded up", r.Jobs[0].Elapsed, r.Jobs[1].Elapsed)
+	}
+}
+
+// TestErrno: fio's error for wrong data differs from that of a failing device.
+func TestErrno(t *testing.T) {
+	for err, want := range map[error]int{errors.New("any"): 5, error(&loadgen.VerifyError{}): 84} {
+		jobs, res := results(t, "group_reporting")
+		res.Jobs[1].Errors, res.Jobs[1].Err = 1, err
+		r := NewReport("nvmeinit 1", time.Unix(0, 0), nil)
+		if r.Add(0, jobs, res, false); r.Jobs[0].Error != want {
+			t.Errorf("%v is error %d, want %d", err, r.Jobs[0].Error, want)
+		}
+	}
+}
+
+// The members of our JSON are fio's, at every level, with values of the same types.
+func TestReportShape(t *testing.T) {
+	b, err := os.ReadFile("testdata/fio-3.33.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var theirs, ours any
+	if err := json.Unmarshal(b, &theirs); err != nil {
+		t.Fatal(err)
+	}
+	jobs, res := results(t, "group_reporting")
+	r := NewReport("nvmeinit 1", time.Unix(1795242250, 0), map[string]string{"bs": "4k"})
+	r.Add(0, jobs, res, true)
+	if b, err = json.Marshal(r); err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(b, &ours); err != nil {
+		t.Fatal(err)
+	}
+	sameShape(t, "", theirs, ours)
+}
+
+// free holds objects whose members differ from run to run.
+var free = []string{"/bins", "/job options", "/global options"}
+
+func sameShape(t *testing.T, path string, theirs, ours any) {
+	t.Helper()
+	if reflect.TypeOf(theirs) != reflect.TypeOf(ours) {
+		t.Errorf("%s: fio has a %T, we a %T", path, theirs, ours)
+		return
+	}
+	switch x := theirs.(type) {
+	case []any:
+		sameShape(t, path+"/0", x[0], ours.([]any)[0])
+	case map[string]any:
+		if slices.ContainsFunc(free, func(end string) bool { return strings.HasSuffix(path, end) }) {
+			return
+		}
+		for name, v := range x {
+			mine, ok := ours.(map[string]any)[name]
+			if !ok {
+				t.Errorf("%s/%s: fio has it, we don't", path, name)
+				continue
+			}
+			sameShape(t, path+"/"+name, v, mine)
+		}
+		for name := range ours.(map[string]any) {
+			if _, ok := x[name]; !ok && !strings.HasPrefix(name, "nvmeinit_") {
+				t.Errorf("%s/%s: we have it, fio doesn't", path, name)
+			}
+		}
+	}
+}

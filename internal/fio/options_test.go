@@ -1,0 +1,246 @@
+package fio
+
+import (
+	"errors"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nvme-anywhere/nvmeof/internal/loadgen"
+)
+
+// Every option's example can be set, and changes a job that doesn't have it.
+func TestExamples(t *testing.T) {
+	for _, o := range Options() {
+		for _, name := range append([]string{o.Name}, o.Aliases...) {
+			j := NewJob("test")
+			value := o.Example
+			if err := j.Set(name, value); err != nil {
+				t.Errorf("%s=%s: %v", name, value, err)
+			}
+			if j.Given()[o.Name] == "" {
+				t.Errorf("%s is not among what was given", name)
+			}
+			if !o.Flag && !o.Alone {
+				if err := j.Set(name, ""); err == nil || !strings.Contains(err.Error(), name+"="+o.Example) {
+					t.Errorf("%s without a value: %v", name, err)
+				}
+			}
+		}
+		for _, value := range o.Choices {
+			j := NewJob("test")
+			j.RateIOPS = [3]int{1, 1, 1} // for rate_process
+			if err := errors.Join(j.Set(o.Name, value), j.Check()); err != nil {
+				t.Errorf("%s=%s, which is a choice: %v", o.Name, value, err)
+			}
+		}
+		if o.Usage == "" || strings.HasSuffix(o.Usage, ".") {
+			t.Errorf("%s: %q", o.Name, o.Usage)
+		}
+	}
+}
+
+func TestValues(t *testing.T) {
+	for _, c := range []struct {
+		option, value string
+		check         func(j *Job) bool
+	}{
+		{"sync", "1", func(j *Job) bool { return j.Sync }},
+		{"sync", "dsync", func(j *Job) bool { return j.Sync }},
+		{"sync", "none", func(j *Job) bool { return !j.Sync }},
+		{"fdatasync", "32", func(j *Job) bool { return j.Fsync == 32 }},
+		{"io_limit", "1m", func(j *Job) bool { return j.IOSize == 1<<20 }},
+		{"io_size", "50%", func(j *Job) bool { return j.IOPercent == 50 && j.IOSize == 0 }},
+		{"bs", "0x1000", func(j *Job) bool { return j.BS[0][0].Bytes == 4096 }},
+		{"size", "0x10m", func(j *Job) bool { return j.Size == 16<<20 }},
+		{"iodepth", "0x10", func(j *Job) bool { return j.IODepth == 16 }},
+		{"iodepth", "(2^3)", func(j *Job) bool { return j.IODepth == 8 }},
+		{"numjobs", "(1+2*3)", func(j *Job) bool { return j.NumJobs == 7 }},
+		{"bs", "(2*4k),(64k-4096)", func(j *Job) bool { return j.BS[0][0].Bytes == 8192 && j.BS[1][0].Bytes == 60<<10 }},
+		{"runtime", "(2000*1000)", func(j *Job) bool { return j.Runtime == 2*time.Second }},
+		{"runtime", "(2s+500ms)", func(j *Job) bool { return j.Runtime == 2500*time.Millisecond }},
+		{"offset", "(4k-4096)", func(j *Job) bool { return j.Offset == 0 }},
+		{"thinktime", "(2*1000)", func(j *Job) bool { return j.ThinkTime == 2*time.Millisecond }},
+		{"loops", "3", func(j *Job) bool { return j.Loops == 3 }},
+		{"number_ios", "1k", func(j *Job) bool { return j.NumberIOs == 1024 }},
+		{"randrepeat", "0", func(j *Job) bool { return j.Seed != NewJob("").Seed }},
+		{"randrepeat", "1", func(j *Job) bool { return j.Seed == NewJob("").Seed }},
+		{"bs", "8k", func(j *Job) bool {
+			return j.BS[0][0].Bytes == 8192 && j.BS[1][0].Bytes == 8192 && j.BS[2][0].Bytes == 8192
+		}},
+		{"bs", "8k,16k", func(j *Job) bool { return j.BS[2][0].Bytes == 16<<10 }},
+		{"bs", "8k,16k,", func(j *Job) bool { return j.BS[1][0].Bytes == 16<<10 && j.BS[2][0].Bytes == 4096 }},
+		{"bs", ",,1m", func(j *Job) bool { return j.BS[1][0].Bytes == 4096 && j.BS[2][0].Bytes == 1<<20 }},
+		{"bs", "4K,64kb", func(j *Job) bool { return j.BS[0][0].Bytes == 4096 && j.BS[1][0].Bytes == 65536 }},
+		{"bs", ",1MiB", func(j *Job) bool { return j.BS[0][0].Bytes == 4096 && j.BS[1][0].Bytes == 1<<20 }},
+		{"bssplit", "4k/70:64k/30", func(j *Job) bool {
+			return reflect.DeepEqual(j.BS[1], loadgen.Split{{Bytes: 4096, Percent: 70}, {Bytes: 65536, Percent: 30}})
+		}},
+		{"bssplit", "4k/50:8k/:16k/", func(j *Job) bool { return j.BS[0][1].Percent == 25 && j.BS[0][2].Percent == 25 }},
+		{"bssplit", "4k:8k:16k", func(j *Job) bool { return j.BS[0][0].Percent == 33 && j.BS[0][2].Percent == 34 }},
+		{"bssplit", "4k/100,8k/50:16k/50", func(j *Job) bool { return len(j.BS[0]) == 1 && len(j.BS[1]) == 2 }},
+		{"bssplit", "4k/0:8k/100", func(j *Job) bool { return j.BS[0][0].Percent == 0 && j.BS[0][1].Percent == 100 }},
+		{"bsrange", "4k-4k", func(j *Job) bool { return reflect.DeepEqual(j.BS[0], loadgen.Range(4096, 4096)) }},
+		{"bsrange", "4k-64k", func(j *Job) bool { return reflect.DeepEqual(j.BS[1], loadgen.Range(4096, 65536)) }},
+		{"blocksize_range", "4k-8k,(2*4k)-(128k-4k)", func(j *Job) bool {
+			return reflect.DeepEqual(j.BS[0], loadgen.Range(4096, 8192)) && reflect.DeepEqual(j.BS[2], loadgen.Range(8192, 124<<10))
+		}},
+		{"size", "20%", func(j *Job) bool { return j.SizePercent == 20 && j.Size == 0 }},
+		{"offset", "50%", func(j *Job) bool { return j.OffsetPercent == 50 && j.Offset == 0 }},
+		{"offset", "0%", func(j *Job) bool { return j.OffsetPercent == 0 && j.Offset == 0 }},
+		{"offset", "1m", func(j *Job) bool { return j.Offset == 1<<20 && j.OffsetPercent == 0 }},
+		{"size", "1g", func(j *Job) bool { return j.Size == 1<<30 }},
+		{"runtime", "10", func(j *Job) bool { return j.Runtime == 10*time.Second }},
+		{"runtime", "500ms", func(j *Job) bool { return j.Runtime == 500*time.Millisecond }},
+		{"runtime", "2m", func(j *Job) bool { return j.Runtime == 2*time.Minute }},
+		{"runtime", "500msec", func(j *Job) bool { return j.Runtime == 500*time.Millisecond }},
+		{"runtime", "2sec", func(j *Job) bool { return j.Runtime == 2*time.Second }},
+		{"thinktime", "10usec", func(j *Job) bool { return j.ThinkTime == 10*time.Microsecond }},
+		{"runtime", "1d", func(j *Job) bool { return j.Runtime == 24*time.Hour }},
+		{"runtime", "10d", func(j *Job) bool { return j.Runtime == 240*time.Hour }},
+		{"startdelay", "2", func(j *Job) bool { return j.Delay == 2*time.Second }},
+		{"thinktime", "2500", func(j *Job) bool { return j.ThinkTime == 2500*time.Microsecond }},
+		{"thinktime", "10ms", func(j *Job) bool { return j.ThinkTime == 10*time.Millisecond }},
+		{"thinktime_blocks", "4", func(j *Job) bool { return j.ThinkIOs == 4 }},
+		{"rwmixwrite", "30", func(j *Job) bool { return j.RWMixRead == 70 }},
+		{"rwmixwrite", "100", func(j *Job) bool { return j.RWMixRead == 0 }},
+		{"rate", "1m", func(j *Job) bool { return j.Rate == [3]int64{1 << 20, 1 << 20, 1 << 20} }},
+		{"rate", ",1m", func(j *Job) bool { return j.Rate == [3]int64{0, 1 << 20, 1 << 20} }},
+		{"rate_iops", "700,300", func(j *Job) bool { return j.RateIOPS == [3]int{700, 300, 300} }},
+		{"rate_iops", "10,20,30", func(j *Job) bool { return j.RateIOPS == [3]int{10, 20, 30} }},
+		{"rate_process", "poisson", func(j *Job) bool { return j.Poisson }},
+		{"random_distribution", "zipf", func(j *Job) bool { return j.Distribution == loadgen.Distribution{Kind: "zipf", Theta: 1.1} }},
+		{"random_distribution", "pareto", func(j *Job) bool { return j.Distribution == loadgen.Distribution{Kind: "pareto", Theta: 0.2} }},
+		{"random_distribution", "pareto:0.3", func(j *Job) bool { return j.Distribution == loadgen.Distribution{Kind: "pareto", Theta: 0.3} }},
+		{"random_distribution", "normal:20", func(j *Job) bool { return j.Distribution == loadgen.Distribution{Kind: "normal", Theta: 20} }},
+		{"random_distribution", "zoned:60/10:40/90%", func(j *Job) bool {
+			return reflect.DeepEqual(j.Zones[2], []loadgen.Zone{{Percent: 60, Share: 10}, {Percent: 40, Share: 90}})
+		}},
+		{"random_distribution", "zoned:50/5:30:20/", func(j *Job) bool {
+			return reflect.DeepEqual(j.Zones[0], []loadgen.Zone{{Percent: 50, Share: 5}, {Percent: 30, Share: 47}, {Percent: 20, Share: 48}})
+		}},
+		{"blockalign", "4k,8k", func(j *Job) bool { return j.Align == [3]int{4096, 8192, 8192} }},
+		{"ba", "64k", func(j *Job) bool { return j.Align[0] == 65536 }},
+		{"random_distribution", "zoned_abs:60/1g:40/9g,100/1g", func(j *Job) bool {
+			return j.Zones[0][1] == loadgen.Zone{Percent: 40, Bytes: 9 << 30} && j.Zones[1][0] == loadgen.Zone{Percent: 100, Bytes: 1 << 30}
+		}},
+		{"latency_target", "500", func(j *Job) bool { return j.LatencyTarget == 500*time.Microsecond }},
+		{"latency_target", "2ms", func(j *Job) bool { return j.LatencyTarget == 2*time.Millisecond }},
+		{"latency_window", "5000000", func(j *Job) bool { return j.LatencyWindow == 5*time.Second }},
+		{"latency_percentile", "99.9", func(j *Job) bool { return j.LatencyPercentile == 99.9 }},
+		{"write_bw_log", "x", func(j *Job) bool { return j.Logged() == "write_bw_log" && j.LogsOf(2)[0].Path == "x_bw.3.log" }},
+		{"write_lat_log", "", func(j *Job) bool { return j.LogsOf(0)[1].Path == "test_lat.1.log" }},
+		{"log_avg_msec", "1k", func(j *Job) bool { return j.LogEvery == 1024*time.Millisecond }},
+		{"log_offset", "", func(j *Job) bool { return j.Logs.offsets }},
+		{"refill_buffers", "", func(j *Job) bool { return j.Refill }},
+		{"refill_buffers", "0", func(j *Job) bool { return !j.Refill }},
+		{"percentage_random", "80", func(j *Job) bool { return j.Sequential == [3]int{20, 20, 20} }},
+		{"percentage_random", "100,0", func(j *Job) bool { return j.Sequential == [3]int{0, 100, 100} }},
+		{"verify", "crc32c", func(j *Job) bool { return j.Verify }},
+		{"verify", "0", func(j *Job) bool { return !j.Verify }},
+		{"percentile_list", "50:99.9", func(j *Job) bool { return slices.Equal(j.Percentiles, []float64{50, 99.9}) }},
+		{"percentile_list", "99:50:50:99.9", func(j *Job) bool { return slices.Equal(j.Percentiles, []float64{50, 99, 99.9}) }},
+		{"group_reporting", "", func(j *Job) bool { return j.GroupReporting }},
+		{"time_based", "0", func(j *Job) bool { return !j.TimeBased }},
+	} {
+		j := NewJob("test")
+		if err := j.Set(c.option, c.value); err != nil || !c.check(j) {
+			t.Errorf("%s=%s: %v, %+v", c.option, c.value, err, j.Spec)
+		}
+	}
+}
+
+func TestBadValues(t *testing.T) {
+	for _, c := range []struct{ option, value, says string }{
+		{"bs", "4kk", "a size"},
+		{"bs", "1,2,3,4", "of writes and of trims"},
+		{"size", "8e", "less than 8 EiB"},
+		{"bs", "0x", "a size"},
+		{"bs", "0xk", "a size"},
+		{"bs", "0xffffffffffffffff", "a size"},
+		{"bs", "(4k*", "an expression"},
+		{"bs", "(4k", "not closed"},
+		{"bs", "(4k)x", `"x" is no part of an expression`},
+		{"bs", "(4k)k", `"k" is no part of an expression`},
+		{"bs", "(1-2)", "at least 0"},
+		{"bs", "(2^64)", "too large"},
+		{"bs", "(9^9^9^9)", "too large"},
+		{"size", "(1/0)", "division by zero"},
+		{"size", "(1%0)", "division by zero"},
+		{"size", strings.Repeat("(", 1000) + "1", "too many parentheses"},
+		{"runtime", "(9000000000000s)", "positive"},
+		{"io_size", "101%", "1% to 100%"},
+		{"bssplit", "4k/50:8k/60", "110 percent"},
+		{"bssplit", "4k/50:8k/40", "90 percent"},
+		{"bssplit", "4k/x", `"x" is no share`},
+		{"bs", "4k-64k", "bsrange takes a range"},
+		{"bsrange", "4k", "two sizes, as 4k-64k"},
+		{"bsrange", "4k-64x", "two sizes, as 4k-64k"},
+		{"bsrange", "64k-4k", "the smaller size first"},
+		{"bsrange", "0-4k", "the smaller size first"},
+		{"rwmixwrite", "110", "100 percent"},
+		{"iodepth", "many", "a number"},
+		{"size", "120%", "1% to 100%"},
+		{"runtime", "-1", "positive"},
+		{"runtime", "-1s", "positive"},
+		{"runtime", "NaN", "positive"},
+		{"runtime", "1e300", "positive"},
+		{"startdelay", "1-5", "positive"},
+		{"runtime", "sec", "positive"},
+		{"runtime", "5mmsec", "positive"},
+		{"thinktime", "-1", "positive"},
+		{"thinktime_blocks", "x", "a number"},
+		{"rate_process", "even", "linear or poisson"},
+		{"random_distribution", "zipf:much", "a number"},
+		{"random_distribution", "normal", "as normal:20"},
+		{"random_distribution", "zoned", "as zoned:60/10:40/90"},
+		{"random_distribution", "zoned:60/10:40/x", `"40/x" is no zone`},
+		{"random_distribution", "zoned_abs:60/10:-1/4k", `"-1/4k" is no zone`},
+		{"random_distribution", "zoned_abs:60/1g:40", `"40" is no zone`},
+		{"blockalign", "x", "a size"},
+		{"write_bw_log", "--log_avg_msec", "what the names of the files are to begin with"},
+		{"log_avg_msec", "1s", "a number"},
+		{"percentage_random", "101", "0 to 100 percent"},
+		{"percentage_random", "x", "a number"},
+		{"log_avg_msec", "3600001", "at most an hour"},
+		{"per_job_logs", "some", "1 or 0"},
+		{"verify", "md5", "crc32c"},
+		{"percentile_list", "50:101", `"101" is no percentile`},
+		{"percentile_list", strings.Repeat("1:", 20) + "1", "at most 20"},
+		{"time_based", "maybe", "1 or 0"},
+	} {
+		err := NewJob("test").Set(c.option, c.value)
+		if err == nil || !strings.Contains(err.Error(), c.option+"="+c.value) || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s=%s: %v, want it to say %q", c.option, c.value, err, c.says)
+		}
+	}
+}
+
+// TestOverride: an option that is given again, as in a job after [global], replaces all that it said before.
+func TestOverride(t *testing.T) {
+	j := NewJob("test")
+	for _, v := range []string{"zoned:60/10:40/90", "zoned:,50/50:50/50"} {
+		if err := j.Set("random_distribution", v); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(j.Zones[loadgen.Read]) != 0 || len(j.Zones[loadgen.Write]) != 2 {
+		t.Errorf("zones %v", j.Zones)
+	}
+	if want := map[string]string{"random_distribution": "zoned:,50/50:50/50"}; !reflect.DeepEqual(j.Given(), want) {
+		t.Errorf("given %v, want %v", j.Given(), want)
+	}
+}
+
+func TestExpressions(t *testing.T) {
+	for text, want := range map[string]int64{
+		strings.Repeat("1+", 200) + "1": 201, "1+2*3": 7, "(1+2)*3": 9, "8/2/2": 2, "7-2-1": 4, "7%4": 3, "7/2": 3, "2^3^2": 512, "2*-3": -6,
+		" ( 1 + 1 ) * 4k ": 8192, "0x10+1": 17,
+	} {
+		if n, err := evaluate(text, parseNumber); err != nil || n != want {
+			t.Errorf("%s is %d, %v, want %d", text, n, err, want)
+		}
+	}
+}

@@ -1,0 +1,157 @@
+package loadgen
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// The samples of a run cover what is measured: neither a ramp nor reading back. A remainder at the end that is less
+// than half an interval is left out, since it says little about a rate.
+func TestSeries(t *testing.T) {
+	for name, c := range map[string]struct {
+		change  func(*Spec)
+		samples int
+	}{
+		"whole intervals": {func(s *Spec) { s.Runtime = 3 * time.Second }, 3},
+		"a bit more":      {func(s *Spec) { s.Runtime = 3400 * time.Millisecond }, 3},
+		"much more":       {func(s *Spec) { s.Runtime = 3600 * time.Millisecond }, 4},
+		"after a ramp":    {func(s *Spec) { s.Runtime, s.RampTime = 2600*time.Millisecond, 1600*time.Millisecond }, 2},
+		"read back":       {func(s *Spec) { s.RW, s.Verify, s.Size, s.Loops = "write", true, fakeSize, 2 }, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { testSeries(t, c.change, c.samples) })
+		})
+	}
+}
+
+func testSeries(t *testing.T, change func(*Spec), samples int) {
+	s := spec("randread")
+	s.IODepth = 4
+	change(&s)
+	reports := 0
+	// No operation ends when an interval does.
+	d := &fakeDevice{delay: 9_999_900, data: make([]byte, fakeSize)}
+	res, err := Run(t.Context(), d, []Spec{s}, Options{Report: func(p *Progress) {
+		if !p.Ramping && !p.Verifying {
+			reports++
+		}
+	}})
+	if s.RampTime > 0 {
+		reports-- // of the short remainder of the interval in which the ramp ends
+	}
+	if err != nil || len(res.Series) != samples || reports != samples || len(res.Jobs[0].Points) != min(samples, 3) {
+		t.Fatalf("%v; %d samples, %d reports, %d points of the job", err, len(res.Series), reports, len(res.Jobs[0].Points))
+	}
+	at := s.RampTime.Round(time.Second)
+	for i, p := range res.Series {
+		at += p.Length
+		if got := p.IOPS(); p.At != at || got < 398 || got > 402 || p.Bandwidth() != 4096*got ||
+			p.P50 < 9_900_000 || p.P50 > 10_100_000 || p.P99 != p.P50 {
+			t.Errorf("sample %d: %v until %v, %v operations a second, %v bytes, p50 %d", i, p.Length, p.At, got, p.Bandwidth(), p.P50)
+		}
+	}
+}
+
+// The latencies of a sample are those of its interval.
+func TestSeriesLatency(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		s := spec("randread")
+		s.Runtime, s.IODepth = 2*time.Second, 1
+		d := &fakeDevice{}
+		d.seen = func(*IO) {
+			d.delay = 5 * time.Millisecond
+			if time.Since(began) >= time.Second {
+				d.delay = 20 * time.Millisecond
+			}
+		}
+		res, err := Run(t.Context(), d, []Spec{s}, Options{})
+		if err != nil || len(res.Series) != 2 {
+			t.Fatal(err, res)
+		}
+		for i, want := range []float64{5e6, 20e6} {
+			if p := res.Series[i]; float64(p.P50) < want*0.99 || float64(p.P50) > want*1.01 || float64(p.P99) > want*1.01 {
+				t.Errorf("sample %d: p50 %d, p99 %d, want %v", i, p.P50, p.P99, want)
+			}
+		}
+	})
+}
+
+func TestProgress(t *testing.T) { synctest.Test(t, testProgress) }
+
+func testProgress(t *testing.T) {
+	s := spec("randread")
+	s.Runtime, s.RampTime = 200*time.Millisecond, 50*time.Millisecond
+	var all []Progress
+	o := Options{Interval: 10 * time.Millisecond, Report: func(p *Progress) { all = append(all, *p) }}
+	if _, err := Run(context.Background(), &fakeDevice{delay: 50 * time.Microsecond}, []Spec{s}, o); err != nil {
+		t.Fatal(err)
+	}
+	if !all[0].Ramping || all[0].Ops[Read].IOs != 0 {
+		t.Errorf("the ramp is not told: %v", all[0].Elapsed)
+	}
+	i := slices.IndexFunc(all, func(p Progress) bool { return !p.Ramping })
+	if i < 0 || i == len(all)-1 {
+		t.Fatalf("%d reports, none of the measuring", len(all))
+	}
+	p := all[i+1] // the first of a whole interval
+	if p.Elapsed <= 0 || p.Elapsed+p.Left != s.Runtime || p.Last.IOPS() <= 0 || p.Last.P99 <= 0 || p.Ops[Read].Latency.Count() == 0 {
+		t.Errorf("after %v, %v left, %+v", p.Elapsed, p.Left, p.Last)
+	}
+}
+
+// The time left of a job that is limited by operations is reported as for one limited by bytes.
+func TestLeft(t *testing.T) { synctest.Test(t, testLeft) }
+
+func testLeft(t *testing.T) {
+	for name, change := range map[string]func(*Spec){
+		"operations":         func(s *Spec) { s.NumberIOs = 100 },
+		"bytes":              func(s *Spec) { s.IOSize = 100 << 12 },
+		"operations or time": func(s *Spec) { s.NumberIOs, s.Runtime = 100, time.Hour },
+		"time or operations": func(s *Spec) { s.NumberIOs, s.Runtime = 1000, 10*time.Second },
+		"trims and writes":   func(s *Spec) { s.RW, s.NumberIOs = "trimwrite", 50 },
+	} {
+		s := spec("randread")
+		s.IODepth, s.NumJobs = 1, 2
+		change(&s)
+		var all []Progress
+		o := Options{Interval: 500 * time.Millisecond, Report: func(p *Progress) { all = append(all, *p) }}
+		if _, err := Run(context.Background(), &fakeDevice{delay: 100 * time.Millisecond}, []Spec{s}, o); err != nil {
+			t.Fatal(err)
+		}
+		if len(all) < 10 {
+			t.Fatalf("%d reports in ten seconds", len(all))
+		}
+		if p := all[9]; p.Left < 4500*time.Millisecond || p.Left > 5500*time.Millisecond {
+			t.Errorf("%s: %v left after %v of 10 s", name, p.Left, p.Elapsed)
+		}
+	}
+}
+
+// The time left of several jobs is that of the longest one, and isn't known while that of any isn't.
+func TestLeftOfSeveral(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		short, long, ramped := spec("read"), spec("read"), spec("read")
+		short.Runtime, long.Runtime, ramped.Runtime = 2*time.Second, 20*time.Second, time.Second
+		ramped.RampTime = 4500 * time.Millisecond
+		for _, specs := range [][]Spec{{short, ramped, long}, {long, ramped, short}} {
+			var left []time.Duration
+			o := Options{Report: func(p *Progress) { left = append(left, p.Left) }}
+			if _, err := Run(t.Context(), &fakeDevice{delay: 20 * time.Millisecond}, specs, o); err != nil {
+				t.Fatal(err)
+			}
+			for i, got := range left {
+				want := long.Runtime - time.Duration(i+1)*time.Second
+				if i+1 <= 4 {
+					want = -1
+				}
+				if got != want {
+					t.Errorf("%v are left after %d s, want %v", got, i+1, want)
+				}
+			}
+		}
+	})
+}
