@@ -9,7 +9,8 @@ import (
 // Which namespaces a controller has (NVMe base, "Namespace Attachment"). The operator's namespaces are attached to
 // every controller, those that hosts create to none, until a host attaches or detaches them for a controller.
 // Controllers are made on demand, so what was last set for one of a host's controllers applies to the next one that
-// this host makes, also after a restart.
+// this host makes, also after a restart. It belongs to the namespace, which its UUID identifies: another volume that the
+// operator exports under the NSID is attached, as a new namespace.
 
 // nsSet is a set of namespaces; the zero value is empty.
 type nsSet [MaxNSID / 64]uint64
@@ -77,8 +78,7 @@ func (t *Target) giveNamespaces(c *controller) {
 // wants reports whether a namespace is to be attached to a new controller, or a new namespace to a controller. Called
 // with Target.mu held.
 func (t *Target) wants(c *controller, ns *Namespace) bool {
-	differs := c.sub.managed.hosts[c.hostNQN]
-	if ns.created == (differs != nil && differs.has(ns.nsid)) {
+	if ns.created == c.sub.managed.hosts[c.hostNQN][ns.uuid] {
 		return !ns.private || t.attachedTo(ns, c) == 0
 	}
 	return false
@@ -204,11 +204,15 @@ func (s *Subsystem) attach(ns *Namespace, all []*controller, detach bool) nvme.S
 	for _, c := range all {
 		differs := hosts[c.hostNQN]
 		if differs == nil {
-			differs = new(nsSet)
+			differs = uuidSet{}
 			hosts[c.hostNQN] = differs
 		}
-		differs.set(ns.nsid, detach != ns.created)
-		if *differs == (nsSet{}) {
+		if detach != ns.created {
+			differs[ns.uuid] = true
+		} else {
+			delete(differs, ns.uuid)
+		}
+		if len(differs) == 0 {
 			delete(hosts, c.hostNQN)
 		}
 	}

@@ -1,6 +1,8 @@
 package target
 
 import (
+	"encoding/json"
+	"fmt"
 	"slices"
 	"testing"
 
@@ -96,6 +98,95 @@ func TestAttachmentForgotten(t *testing.T) {
 	remembered(0)
 	if c := s.admin.q.ctrl; c.detached.Load() != nil {
 		t.Error("reads and writes look whether namespaces are detached where none is")
+	}
+}
+
+// numbered returns a volume as a namespace under NSID 1 whose UUID ends with a number.
+func numbered(id byte) NamespaceConfig {
+	return NamespaceConfig{NSID: 1, Volume: newTestVolume(1<<20, 4096), UUID: [16]byte{15: id}}
+}
+
+// startNumbered starts a target with a numbered volume, and connects a host.
+func startNumbered(t *testing.T, pool *memPool, store *memStore, id byte) (*Target, *session) {
+	t.Helper()
+	tg := newTargetWith(t, func(c *Config) {
+		c.Store, c.Subsystems[0].Pool, c.Subsystems[0].Namespaces = store, pool, []NamespaceConfig{numbered(id)}
+	})
+	return tg, connectAs(t, tg, 1)
+}
+
+// TestDetachedByUUID: what a host detached stays detached, also after a restart and while another volume has its NSID.
+// That one is attached, as every new namespace of the operator.
+func TestDetachedByUUID(t *testing.T) {
+	pool, store := newMemPool(1<<20), newMemStore()
+	steps := []struct {
+		id   byte
+		want []uint32
+	}{{2, []uint32{1}}, {1, nil}}
+	has := func(s *session, want ...uint32) {
+		t.Helper()
+		if l := nsidsOf(s.admin, nvme.CNSActiveNSIDs); !slices.Equal(l, want) {
+			t.Errorf("attached %v, want %v", l, want)
+		}
+	}
+	tg, s := startNumbered(t, pool, store, 1)
+	s.admin.must(attachCommand(1, nvme.NSDetach), controllerList(s.cntlid))
+	has(s)
+	for _, tc := range steps {
+		sub := tg.Subsystem(testNQN)
+		if err := sub.RemoveNamespace(1); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := sub.AddNamespace(numbered(tc.id)); err != nil {
+			t.Fatal(err)
+		}
+		has(s, tc.want...)
+		later := connectAs(t, tg, 1)
+		has(later, tc.want...)
+		later.close()
+	}
+	s.close()
+	closeTarget(t, tg)
+
+	for _, tc := range steps {
+		tg, s = startNumbered(t, pool, store, tc.id)
+		has(s, tc.want...)
+		s.close()
+		closeTarget(t, tg)
+	}
+}
+
+// TestAttachmentsAdopted: what an earlier version stored by NSIDs belongs to the namespaces that have them when it is
+// first read, and only to them.
+func TestAttachmentsAdopted(t *testing.T) {
+	pool, store := newMemPool(1<<20), newMemStore()
+	tg, s := startNumbered(t, pool, store, 1)
+	created := create(s.admin, nvme.NMICShared)
+	host, name := s.admin.q.ctrl.hostNQN, tg.Subsystem(testNQN).stateName("namespaces")
+	s.close()
+	closeTarget(t, tg)
+	var saved map[string]json.RawMessage
+	if err := json.Unmarshal(store.kept[name], &saved); err != nil {
+		t.Fatal(err)
+	}
+	delete(saved, "attachments")
+	saved["hosts"] = fmt.Appendf(nil, `{"%s":[1,%d]}`, host, created)
+	b, err := json.Marshal(saved)
+	if err != nil {
+		t.Fatal(err)
+	}
+	store.put(name, b)
+
+	for _, tc := range []struct {
+		id   byte
+		want []uint32
+	}{{1, []uint32{created}}, {2, []uint32{1, created}}} {
+		tg, s = startNumbered(t, pool, store, tc.id)
+		if l := nsidsOf(s.admin, nvme.CNSActiveNSIDs); !slices.Equal(l, tc.want) {
+			t.Errorf("volume %d: attached %v, want %v", tc.id, l, tc.want)
+		}
+		s.close()
+		closeTarget(t, tg)
 	}
 }
 

@@ -43,8 +43,11 @@ type managed struct {
 	left    atomic.Uint64 // bytes of the pool that no namespace has
 	// hosts holds for each host the namespaces whose attachment differs from what new controllers get by default. It is
 	// changed with mu and Target.mu held.
-	hosts map[string]*nsSet
+	hosts map[string]uuidSet
 }
+
+// uuidSet is a set of namespaces by UUID: an NSID may later be that of another namespace.
+type uuidSet map[[16]byte]bool
 
 // createdNamespace is a namespace that a host created, as it is stored.
 type createdNamespace struct {
@@ -59,30 +62,31 @@ type createdNamespace struct {
 // savedNamespaces is what is stored of a subsystem.
 type savedNamespaces struct {
 	Created []createdNamespace `json:"created"`
-	// Hosts has for each host the created namespaces that it attached, and the operator's that it detached.
-	Hosts map[string][]uint32 `json:"hosts"`
+	// Attachments has for each host the UUIDs of the created namespaces that it attached, and of the operator's that it
+	// detached.
+	Attachments map[string][]string `json:"attachments"`
+	// Hosts is what earlier versions stored in place of Attachments: NSIDs.
+	Hosts map[string][]uint32 `json:"hosts,omitempty"`
 	// Pending are volumes that were being made or removed. The next run removes them, and no volume that isn't listed.
 	Pending []string `json:"pending,omitempty"`
 }
 
-func cloneHosts(m map[string]*nsSet) map[string]*nsSet {
-	out := map[string]*nsSet{}
+func cloneHosts(m map[string]uuidSet) map[string]uuidSet {
+	out := map[string]uuidSet{}
 	for host, s := range m {
-		c := *s
-		out[host] = &c
+		out[host] = maps.Clone(s)
 	}
 	return out
 }
 
 // saveNamespaces saves what hosts changed in the subsystem. Called with managed.mu held.
-func (s *Subsystem) saveNamespaces(created []createdNamespace, hosts map[string]*nsSet) nvme.Status {
-	saved := savedNamespaces{Created: created, Hosts: map[string][]uint32{}, Pending: s.managed.pending}
+func (s *Subsystem) saveNamespaces(created []createdNamespace, hosts map[string]uuidSet) nvme.Status {
+	saved := savedNamespaces{Created: created, Attachments: map[string][]string{}, Pending: s.managed.pending}
 	for host, set := range hosts {
-		for nsid := range uint32(MaxNSID) {
-			if set.has(nsid + 1) {
-				saved.Hosts[host] = append(saved.Hosts[host], nsid+1)
-			}
+		for id := range set {
+			saved.Attachments[host] = append(saved.Attachments[host], nvme.HostID(id).String())
 		}
+		slices.Sort(saved.Attachments[host])
 	}
 	var err error
 	if len(hosts) > maxManagedHosts {
@@ -100,7 +104,8 @@ func (s *Subsystem) saveNamespaces(created []createdNamespace, hosts map[string]
 // maxManagedHosts bounds the hosts whose attachments a subsystem remembers.
 const maxManagedHosts = 1024
 
-// loadNamespaces loads the namespaces that hosts created.
+// loadNamespaces loads the namespaces that hosts created, and what they attached and detached. The operator's namespaces
+// are there already.
 func (s *Subsystem) loadNamespaces() error {
 	m := s.managed
 	var saved savedNamespaces
@@ -113,21 +118,55 @@ func (s *Subsystem) loadNamespaces() error {
 			m.pending = append(m.pending, name)
 		}
 	}
-	for host, nsids := range saved.Hosts {
-		m.hosts[host] = new(nsSet)
-		for _, nsid := range nsids {
-			if nsid < 1 || nsid > MaxNSID {
-				return s.stateError("namespaces", fmt.Errorf("NSID %d", nsid))
-			}
-			m.hosts[host].set(nsid, true)
-		}
-	}
 	for i := range saved.Created {
 		if err := s.openCreated(&saved.Created[i]); err != nil {
 			return fmt.Errorf("namespace %d, which a host created: %w", saved.Created[i].NSID, err)
 		}
 	}
+	return s.loadAttachments(&saved)
+}
+
+// loadAttachments loads what hosts attached and detached.
+func (s *Subsystem) loadAttachments(saved *savedNamespaces) error {
+	m := s.managed
+	for host, ids := range saved.Attachments {
+		for _, text := range ids {
+			id, err := nvme.ParseHostID(text) // the form of a UUID
+			if err != nil {
+				return s.stateError("namespaces", fmt.Errorf("UUID %q", text))
+			}
+			m.differ(host, id)
+		}
+	}
+	return s.adoptAttachments(saved.Hosts)
+}
+
+// adoptAttachments moves what earlier versions stored under NSIDs to the namespaces that have them now, before other
+// namespaces do.
+func (s *Subsystem) adoptAttachments(hosts map[string][]uint32) error {
+	m := s.managed
+	for host, nsids := range hosts {
+		for _, nsid := range nsids {
+			if nsid < 1 || nsid > MaxNSID {
+				return s.stateError("namespaces", fmt.Errorf("NSID %d", nsid))
+			}
+			if ns := s.namespace(nsid); ns != nil {
+				m.differ(host, ns.uuid)
+			}
+		}
+	}
+	if len(hosts) > 0 {
+		_ = s.saveNamespaces(m.created, m.hosts) // if that fails the next run does the same
+	}
 	return nil
+}
+
+// differ notes that the attachment of a namespace differs from the default for a host.
+func (m *managed) differ(host string, id [16]byte) {
+	if m.hosts[host] == nil {
+		m.hosts[host] = uuidSet{}
+	}
+	m.hosts[host][id] = true
 }
 
 func (s *Subsystem) openCreated(n *createdNamespace) error {
@@ -210,12 +249,12 @@ func (m *managed) freeNSID() uint32 {
 }
 
 // forget returns the hosts' attachments without those of a namespace. Called with managed.mu held.
-func (m *managed) forget(nsid uint32) map[string]*nsSet {
+func (m *managed) forget(ns *Namespace) map[string]uuidSet {
 	hosts := cloneHosts(m.hosts)
 	for _, set := range hosts {
-		set.set(nsid, false)
+		delete(set, ns.uuid)
 	}
-	maps.DeleteFunc(hosts, func(_ string, set *nsSet) bool { return *set == (nsSet{}) })
+	maps.DeleteFunc(hosts, func(_ string, set uuidSet) bool { return len(set) == 0 })
 	return hosts
 }
 

@@ -238,7 +238,7 @@ func (s *Subsystem) takeAway(ns *Namespace, by *controller) (*deletedNamespace, 
 	i := slices.IndexFunc(m.created, func(n createdNamespace) bool { return n.NSID == ns.nsid })
 	name, size := m.created[i].UUID, uint64(m.created[i].Size)
 	left := slices.Delete(slices.Clone(m.created), i, i+1)
-	hosts := m.forget(ns.nsid)
+	hosts := m.forget(ns)
 	m.pending = append(m.pending, name)
 	if st := s.saveNamespaces(left, hosts); !st.OK() {
 		m.pending = m.pending[:len(m.pending)-1]

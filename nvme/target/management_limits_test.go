@@ -29,7 +29,7 @@ func TestManagementLimits(t *testing.T) {
 	m := tg.subsystems[testNQN].managed
 	m.mu.Lock()
 	for host := range maxManagedHosts - 1 {
-		m.hosts[fmt.Sprintf("nqn.2024-01.com.example:other%d", host)] = &nsSet{1}
+		m.hosts[fmt.Sprintf("nqn.2024-01.com.example:other%d", host)] = uuidSet{{1}: true}
 	}
 	m.mu.Unlock()
 	for host, st := range []nvme.Status{nvme.StatusSuccess, nvme.StatusInternalError | dnr} {

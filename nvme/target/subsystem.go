@@ -65,7 +65,7 @@ func newSubsystem(t *Target, c *SubsystemConfig) *Subsystem {
 	s.sanitize.now.Store(new(sanitizeState))
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	if c.Pool != nil {
-		s.managed = &managed{pool: c.Pool, hosts: map[string]*nsSet{}, volumes: map[uint32]blockdev.Volume{}}
+		s.managed = &managed{pool: c.Pool, hosts: map[string]uuidSet{}, volumes: map[uint32]blockdev.Volume{}}
 		s.managed.left.Store(c.Pool.Capacity())
 	}
 	return s
@@ -79,14 +79,14 @@ func (s *Subsystem) open(namespaces []NamespaceConfig) error {
 	if err := s.loadEvents(); err != nil {
 		return within(s.nqn, err)
 	}
-	if s.managed != nil {
-		if err := s.loadNamespaces(); err != nil {
-			return within(s.nqn, err)
-		}
-	}
 	for i := range namespaces {
 		if _, err := s.AddNamespace(namespaces[i]); err != nil {
 			return err
+		}
+	}
+	if s.managed != nil {
+		if err := s.loadNamespaces(); err != nil {
+			return within(s.nqn, err)
 		}
 	}
 	if err := s.loadSanitize(); err != nil {
