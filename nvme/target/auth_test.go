@@ -211,10 +211,15 @@ func TestAuthenticatedHostSilent(t *testing.T) {
 		if err := tg.SetAuthentication(&Authentication{Hosts: map[string]HostSecrets{testHost: s}, DHGroups: []nvme.DHGroup{nvme.DHNull}}); err != nil {
 			t.Fatal(err)
 		}
-		c, _ := connectUnknown(t, tg, 1000)
-		if err := newAuthHost(c, s).run(); err != nil {
-			t.Fatal(err)
+		enabled := func() *fakeConn {
+			c, _ := connectUnknown(t, tg, 1000)
+			if err := newAuthHost(c, s).run(); err != nil {
+				t.Fatal(err)
+			}
+			c.must(setProperty(nvme.PropCC, uint64(nvme.CCFabrics|nvme.CCEnable)), nil)
+			return c
 		}
+		c := enabled()
 		free := occupy(tg)
 		sent := c.start(authSend(len(negotiation())), negotiation())
 		time.Sleep(5*time.Second + 500*time.Millisecond)
@@ -230,10 +235,7 @@ func TestAuthenticatedHostSilent(t *testing.T) {
 		}
 		c.hangUp(nil)
 
-		c, _ = connectUnknown(t, tg, 1000)
-		if err := newAuthHost(c, s).run(); err != nil {
-			t.Fatal(err)
-		}
+		c = enabled()
 		c.endsAfter(t, time.Second)
 		if !errors.Is(c.reason, ErrKeepAlive) {
 			t.Errorf("it ended with %v", c.reason)

@@ -10,6 +10,9 @@ import (
 // The keep-alive timer is traffic based (CTRATT.TBKAS): any command on any queue of the controller shows that the host
 // is alive. Queues note when their last command arrived, so the timer costs nothing until it expires; then it checks
 // when that was, and is either restarted for the rest of the time, or ends the controller.
+//
+// The timeout applies only while the controller is ready and not shut down ("Keep Alive Timer Activation"). Otherwise
+// the host has more time, but no end of it: it may have died.
 
 // keepAliveUnit is KAS, the granularity of the timer.
 const keepAliveUnit = 100 * time.Millisecond
@@ -23,6 +26,10 @@ const defaultKATO = 2 * time.Minute
 // discoveryKATO bounds the life of a discovery controller whose host asks for no keep-alive.
 const discoveryKATO = 2 * time.Minute
 
+// notReadyTime is how long an association lasts at least while its controller isn't enabled ("Message-based Controller
+// Initialization").
+const notReadyTime = 2 * time.Minute
+
 // setKATO sets the keep-alive timeout, rounded up to keepAliveUnit; 0 turns it off.
 func (c *controller) setKATO(d time.Duration) {
 	if over := d % keepAliveUnit; over != 0 {
@@ -34,14 +41,27 @@ func (c *controller) setKATO(d time.Duration) {
 		return
 	}
 	c.kato = d
+	c.startKeepAlive()
+}
+
+// startKeepAlive starts the timer anew, if there is a timeout. Called with mu held.
+func (c *controller) startKeepAlive() {
 	if c.timer != nil {
 		c.timer.Stop()
 	}
 	c.timer = nil
-	if d > 0 {
+	if d := c.mayBeSilent(); d > 0 {
 		c.due = time.Duration(c.t.Now()) + d
 		c.timer = time.AfterFunc(d, c.keepAliveTimer)
 	}
+}
+
+// mayBeSilent returns how long the host may send nothing; 0 if there is no limit. Called with mu held.
+func (c *controller) mayBeSilent() time.Duration {
+	if c.kato == 0 || c.live.Load() {
+		return c.kato
+	}
+	return max(c.kato, notReadyTime)
 }
 
 func (c *controller) keepAlive() time.Duration {
@@ -53,7 +73,8 @@ func (c *controller) keepAlive() time.Duration {
 // keepAliveTimer runs when the timer expires.
 func (c *controller) keepAliveTimer() {
 	c.mu.Lock()
-	if c.dead || c.kato == 0 {
+	limit := c.mayBeSilent()
+	if c.dead || limit == 0 {
 		c.mu.Unlock()
 		return
 	}
@@ -63,8 +84,7 @@ func (c *controller) keepAliveTimer() {
 	}
 	now := time.Duration(c.t.Now())
 	silent := now - time.Duration(seen)
-	kato := c.kato
-	if rest := keepAliveRest(silent, now-c.due, kato); rest > 0 {
+	if rest := keepAliveRest(silent, now-c.due, limit); rest > 0 {
 		c.due = now + rest
 		c.timer.Reset(rest)
 		c.mu.Unlock()
@@ -75,7 +95,7 @@ func (c *controller) keepAliveTimer() {
 	c.t.totals(c.attr.Transport).keepAliveTimeouts++
 	c.t.mu.Unlock()
 	c.t.log.Warn("host is silent: its controller ends",
-		c.identity("silent", silent.Round(time.Millisecond), "kato", kato)...)
+		c.identity("silent", silent.Round(time.Millisecond), "limit", limit)...)
 	c.fatal(ErrKeepAlive)
 }
 
@@ -84,13 +104,13 @@ func (c *controller) keepAliveTimer() {
 //
 // If the timer is very late, it was us who stood still: a stopped process, a suspended or starved machine. The same
 // holds if the host's time was not over when the timer was due, but is now. What the host sent in the meantime lies
-// unread in sockets, so it gets half the timeout to be heard.
-func keepAliveRest(silent, late, kato time.Duration) time.Duration {
-	if silent < kato {
-		return kato - silent
+// unread in sockets, so it gets half the time again to be heard.
+func keepAliveRest(silent, late, limit time.Duration) time.Duration {
+	if silent < limit {
+		return limit - silent
 	}
-	if late > kato/4 || silent-late < kato {
-		return kato / 2
+	if late > limit/4 || silent-late < limit {
+		return limit / 2
 	}
 	return 0
 }

@@ -76,9 +76,13 @@ func (c *controller) settled() (flush bool) {
 	return flush
 }
 
-// goLive lets commands be executed if the controller is ready and not shut down. Called with mu held.
+// goLive lets commands be executed, and the keep-alive timer run, if the controller is ready and not shut down. Called
+// with mu held.
 func (c *controller) goLive() {
-	c.live.Store(c.cc.Enabled() && c.csts.Ready() && c.csts.Shutdown() == nvme.CSTSShutdownNone && !c.dead)
+	live := c.cc.Enabled() && c.csts.Ready() && c.csts.Shutdown() == nvme.CSTSShutdownNone && !c.dead
+	if !c.live.Swap(live) && live {
+		c.startKeepAlive()
+	}
 }
 
 // underWay finds the queues with commands that c has to wait for. Called with the mu of both held.
