@@ -82,6 +82,29 @@ type CompletionError struct {
 
 func (e *CompletionError) Error() string { return e.What + ": " + e.Status.String() }
 
+// PathMTUError says why a connection's packets no longer get through: the path's MTU has fallen since it was made. A
+// new connection has packets that fit.
+type PathMTUError struct {
+	Path, Connection verbs.MTU
+}
+
+func (e *PathMTUError) Error() string {
+	return fmt.Sprintf("the path MTU fell to %d, below the connection's of %d", e.Path.Bytes(), e.Connection.Bytes())
+}
+
+// fallen returns err, why the connection of id and qp ends, with a PathMTUError if that explains it: one of the sides
+// has retried in vain, and the path has changed.
+func fallen(err error, id verbs.CMID, qp verbs.QP) error {
+	var failed *CompletionError
+	if !errors.Is(err, ErrDisconnected) && !(errors.As(err, &failed) && failed.Status == verbs.WCRetryExcErr) {
+		return err
+	}
+	if path, conn := id.PathMTU(), qp.Query().PathMTU; path != 0 && path < conn {
+		return fmt.Errorf("%w (%w)", err, &PathMTUError{path, conn})
+	}
+	return err
+}
+
 // badConfig returns the error for a configuration field that can't be used.
 func badConfig(format string, args ...any) error {
 	return fmt.Errorf("rdma: %w: %s", ErrConfig, fmt.Sprintf(format, args...))

@@ -217,10 +217,11 @@ func (q *hostQueue) fail(err error) {
 // end takes the connection down, and tells the Sink when the memory of requests isn't accessed any more: when the queue
 // pair is destroyed and the keys are invalid.
 func (q *hostQueue) end() {
+	dead := fallen(q.dead, q.id, q.qp) // which nobody else changes any more
 	_ = q.id.Disconnect()
 	_ = q.id.Destroy()
 	q.mu.Lock()
-	q.ended = true
+	q.dead, q.ended = dead, true
 	reap := !q.posting && !q.handling
 	q.mu.Unlock()
 	if reap {

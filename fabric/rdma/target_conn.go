@@ -354,6 +354,10 @@ func (c *targetConn) reason() error {
 // end takes the connection down: the DREQ, which is up to the connection manager, destruction of the queue pair, after
 // which none of our memory is accessed, and then the return of every request.
 func (c *targetConn) end() {
+	dead := fallen(c.dead, c.id, c.qp) // which nobody else changes any more
+	c.mu.Lock()
+	c.dead = dead
+	c.mu.Unlock()
 	c.queue.Closing(c.reason())
 	_ = c.id.Disconnect()
 	_ = c.id.Destroy()

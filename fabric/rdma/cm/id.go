@@ -171,6 +171,16 @@ func (id *cmID) ResolveRoute(time.Duration) error {
 	return nil
 }
 
+// PathMTU finds the path MTU anew.
+func (id *cmID) PathMTU() verbs.MTU {
+	id.m.mu.Lock()
+	defer id.m.mu.Unlock()
+	if !id.remote.IsValid() {
+		return 0
+	}
+	return id.m.pathMTU(id.remote.Addr())
+}
+
 // CreateQP makes an RC queue pair in state INIT. The consumer's EventHandler still gets every event.
 func (id *cmID) CreateQP(pd verbs.PD, init verbs.QPInitAttr) (verbs.QP, error) {
 	const op = "create QP"
