@@ -100,12 +100,16 @@ func (s *completions) join(qp verbs.QP, c consumer) {
 	s.members[qp.QPNum()] = m
 }
 
-// leave gives n entries back. The queue pair that used them, if there was one, is destroyed.
-func (s *completions) leave(qp verbs.QP, n int) {
+// leave gives n entries back. The queue pair that c used them for, if there was one, is destroyed; another one may have
+// its number already.
+func (s *completions) leave(qp verbs.QP, c consumer, n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.room += n
-	if qp != nil {
+	if qp == nil {
+		return
+	}
+	if m := s.members[qp.QPNum()]; m != nil && m.consumer == c {
 		delete(s.members, qp.QPNum())
 	}
 }
@@ -113,7 +117,7 @@ func (s *completions) leave(qp verbs.QP, n int) {
 // event polls and delivers completions until there are none.
 func (s *completions) event(cq verbs.CQ) {
 	for {
-		n := cq.Poll(s.wcs[:])
+		n := s.poll(cq)
 		s.deliver(s.wcs[:n])
 		if n < len(s.wcs) && !cq.ReqNotify() {
 			break
@@ -121,10 +125,27 @@ func (s *completions) event(cq verbs.CQ) {
 	}
 }
 
-// deliver delivers completions in order. A connection posts as soon as it has had its last one, while its data is still
-// in the caches.
+// poll takes completions from the queue and finds the owner of each. Nobody joins in between: a queue pair may get the
+// number of a destroyed one, whose completions must not become its own.
+func (s *completions) poll(cq verbs.CQ) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := cq.Poll(s.wcs[:])
+	var m *member
+	for i := range s.wcs[:n] {
+		if i == 0 || s.wcs[i].QPNum != s.wcs[i-1].QPNum {
+			m = s.members[s.wcs[i].QPNum]
+		}
+		if s.owners[i] = m; m != nil {
+			m.left++
+		}
+	}
+	return n
+}
+
+// deliver delivers completions, whose owners are known, in order. A connection posts as soon as it has had its last one,
+// while its data is still in the caches.
 func (s *completions) deliver(wcs []verbs.WC) {
-	s.findOwners(wcs)
 	s.begin(wcs)
 	var now int64
 	if s.now != nil {
@@ -159,21 +180,6 @@ func (s *completions) begin(wcs []verbs.WC) {
 		}
 		if m.live && m.expecter != nil && len(wcs) > 1 {
 			m.expecter.expect(&wcs[i])
-		}
-	}
-}
-
-// findOwners finds the owner of each completion.
-func (s *completions) findOwners(wcs []verbs.WC) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var m *member
-	for i := range wcs {
-		if i == 0 || wcs[i].QPNum != wcs[i-1].QPNum {
-			m = s.members[wcs[i].QPNum]
-		}
-		if s.owners[i] = m; m != nil {
-			m.left++
 		}
 	}
 }

@@ -29,11 +29,15 @@ type scriptedCQ struct {
 	wcs     []verbs.WC
 	late    []verbs.WC // arrive when the queue is about to be armed
 	armed   bool
+	polled  func() // may be nil
 }
 
 func (c *scriptedCQ) Poll(wc []verbs.WC) int {
 	n := copy(wc, c.wcs)
 	c.wcs = c.wcs[n:]
+	if c.polled != nil {
+		c.polled()
+	}
 	return n
 }
 
@@ -148,7 +152,7 @@ func TestCompletionsReachTheirConnections(t *testing.T) {
 	cq.fire(2, 1, 2)
 	want("one has ended", []uint32{1}, map[uint32]int{1: 1})
 
-	s.leave(numberedQP{num: 1}, 0)
+	s.leave(numberedQP{num: 1}, conns[1], 0)
 	cq.fire(1, 3)
 	want("one has left", []uint32{3}, map[uint32]int{3: 1})
 
@@ -159,6 +163,37 @@ func TestCompletionsReachTheirConnections(t *testing.T) {
 	many[len(many)-1] = 4
 	cq.fire(many...)
 	want("more than are polled at once", []uint32{3, 3, 4}, map[uint32]int{3: len(many) - 1, 4: 1}, 4)
+}
+
+// TestNumberUsedAgain: a device may give a new queue pair the number of one that was just destroyed. The new connection
+// gets its own completions, even if the old one leaves later, and none of the old one's.
+func TestNumberUsedAgain(t *testing.T) {
+	dev := &cqDevice{max: 1 << 20}
+	s, err := (&domain{dev: dev, now: func() int64 { return 7 }}).completions(10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var log []uint32
+	qp := numberedQP{num: 1}
+	before, after := &recorder{t: t, num: 1, log: &log}, &recorder{t: t, num: 1, log: &log}
+	s.join(qp, before)
+	cq := dev.queues[0]
+	cq.polled = func() {
+		if s.mu.TryLock() { // otherwise after has to wait
+			s.mu.Unlock()
+			s.join(qp, after)
+		}
+	}
+	cq.fire(1)
+	if before.done != 1 || after.done != 0 {
+		t.Errorf("the old connection has %d of its completions, the new one %d of them", before.done, after.done)
+	}
+	cq.polled, before.ended = nil, true
+	s.join(qp, after)
+	s.leave(qp, before, 0)
+	if cq.fire(1); after.done != 1 {
+		t.Errorf("the new connection has %d completions, want 1", after.done)
+	}
 }
 
 // TestRoomForCompletions: another completion queue is made when the others have no room, which connections give back,
@@ -182,7 +217,7 @@ func TestRoomForCompletions(t *testing.T) {
 	if second == first {
 		t.Error("the first queue, where it is full")
 	}
-	first.leave(nil, 60)
+	first.leave(nil, nil, 60)
 	if s := take(60); s != first {
 		t.Error("another queue, where the first has room again")
 	}

@@ -165,7 +165,7 @@ func (q *hostQueue) tearDown() {
 		_ = q.qp.Destroy()
 	}
 	if q.cq != nil {
-		q.cq.leave(q.qp, q.attr.Size+q.sqSize)
+		q.cq.leave(q.qp, q, q.attr.Size+q.sqSize)
 	}
 	for i := range q.slots {
 		s := &q.slots[i]

@@ -273,7 +273,7 @@ func (c *targetConn) tearDown() {
 		_ = c.qp.Destroy()
 	}
 	if c.cq != nil {
-		c.cq.leave(c.qp, c.depth+c.sqSize)
+		c.cq.leave(c.qp, c, c.depth+c.sqSize)
 	}
 	for _, b := range [][]byte{c.commands, c.inline, c.cqes} {
 		if b != nil {
