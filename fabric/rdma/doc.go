@@ -8,9 +8,9 @@
 // # Memory
 //
 // Data lies in arenas of internal/mem, whose chunks are registered once with each device. A host lends the target a
-// memory window over the exact range of each command, which the target invalidates with its response; other memory that
-// a host sends from is registered for the duration of the command. Volumes that lie in memory are registered once and
-// sent from in place: that is zero-copy with a real RNIC, while a software RNIC copies on arrival.
+// memory window over the exact range of each command, which the target invalidates with its response. Other memory, and
+// all memory if the device has no windows, is registered for the duration of the command. Volumes that lie in memory are
+// registered once and sent from in place: that is zero-copy with a real RNIC, while a software RNIC copies on arrival.
 //
 // # Flow control
 //

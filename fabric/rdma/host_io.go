@@ -310,14 +310,14 @@ func (q *hostQueue) inCapsule(r *host.Request, cmd *nvme.Command, capsule []byte
 	return list, false
 }
 
-// lend gives the target a key to data, for this command: a window over memory from Alloc, or, for any other memory, a
-// registration of its own, which costs more.
+// lend gives the target a key to data, for this command: a window over memory from Alloc, or, for any other memory and
+// on devices without windows, a registration of its own, which costs more.
 func (q *hostQueue) lend(s *slot, data []byte, cmd *nvme.Command) error {
 	access := verbs.AccessRemoteRead
 	if cmd.Direction() == nvme.CtrlToHost {
 		access = verbs.AccessRemoteWrite
 	}
-	if e, mr, ok := q.t.memory.sge(q.dom, data); ok {
+	if e, mr, ok := q.t.memory.sge(q.dom, data); ok && s.window != nil {
 		s.key = s.window.RKey()
 		q.send(verbs.SendWR{
 			Opcode: verbs.WRBindMW, MW: s.window,

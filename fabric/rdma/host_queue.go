@@ -68,8 +68,8 @@ const (
 // a command before that has reached it.
 type slot struct {
 	state  slotState
-	window verbs.MW
-	key    uint32   // R_Key lent to the target, 0 for none
+	window verbs.MW // nil if the device has none
+	key    uint32   // R_Key of the window lent to the target, 0 for none
 	mr     verbs.MR // registration made for this command alone, nil for none
 	// sending is set while the data was sent in the capsule from where it lies, and the device may send it again,
 	// because the target hasn't acknowledged it. covers is the number of work requests that are complete when it has.
@@ -93,8 +93,9 @@ func (t *Transport) newQueue(id verbs.CMID, a host.QueueAttr) (*hostQueue, error
 		t: t, id: id, dom: dom, attr: a,
 		slots:       make([]slot, a.Size),
 		capsuleSize: nvme.CommandSize + a.InCapsule,
-		sqSize:      3*a.Size + 2*signalEvery, // two per command, and a third if its key has to be invalidated
-		closed:      make(chan struct{}),
+		// Two per command, and a third if its key has to be invalidated.
+		sqSize: min(3*a.Size+2*signalEvery, id.Device().Attr().MaxQPWR),
+		closed: make(chan struct{}),
 	}
 	if err := q.setUp(); err != nil {
 		q.tearDown()
@@ -112,12 +113,8 @@ func (q *hostQueue) setUp() error {
 	}
 	q.capsuleSGE, _, _ = m.sge(q.dom, q.capsules)
 	q.cqeSGE, _, _ = m.sge(q.dom, q.cqes)
-	for i := range q.slots {
-		w, err := q.dom.pd.AllocMW()
-		if err != nil {
-			return fmt.Errorf("memory window: %w", err)
-		}
-		q.slots[i].window = w
+	if err := q.makeWindows(); err != nil {
+		return err
 	}
 	var err error
 	if q.cq, err = q.dom.completions(n + q.sqSize); err != nil {
@@ -134,6 +131,21 @@ func (q *hostQueue) setUp() error {
 	q.cq.join(q.qp, q)
 	for i := range n {
 		q.recvs = append(q.recvs, i)
+	}
+	return nil
+}
+
+// makeWindows makes a memory window per slot, if the device offers any.
+func (q *hostQueue) makeWindows() error {
+	for i := range q.slots {
+		w, err := q.dom.pd.AllocMW()
+		if errors.Is(err, verbs.ErrUnsupported) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("memory window: %w", err)
+		}
+		q.slots[i].window = w
 	}
 	return nil
 }

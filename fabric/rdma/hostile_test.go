@@ -310,14 +310,16 @@ func TestAnsweredWriteIsNotSentAgain(t *testing.T) {
 	})
 }
 
-// fragments is a volume in memory that shows it block by block, like persistent memory that was written at random.
+// fragments is a volume in memory that shows 1 MiB in as many pieces as a view may have, like persistent memory that was
+// written at random.
 type fragments struct{ blockdev.Memory }
 
 func (f fragments) View(segs []blockdev.Segment, offset, length int64) ([]blockdev.Segment, blockdev.ViewToken, error) {
+	const piece = 1 << 20 / blockdev.MaxSegments
 	whole, token, err := f.Memory.View(nil, offset, length)
 	for _, s := range whole {
-		for b := s.Bytes; len(b) > 0; b = b[512:] {
-			segs = append(segs, blockdev.Segment{Region: s.Region, Bytes: b[:512:512]})
+		for b := range slices.Chunk(s.Bytes, piece) {
+			segs = append(segs, blockdev.Segment{Region: s.Region, Bytes: b})
 		}
 	}
 	return segs, token, err

@@ -1,6 +1,7 @@
 package rdma
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -151,6 +152,9 @@ func (d *domain) region(region *blockdev.Region) (verbs.MR, error) {
 		access |= verbs.AccessOnDemand
 	}
 	mr, err := d.pd.RegMR(region.Mem, access)
+	if region.File && errors.Is(err, verbs.ErrUnsupported) { // then pages are pinned when they are registered, and none goes missing
+		mr, err = d.pd.RegMR(region.Mem, access&^verbs.AccessOnDemand)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("registering a volume of %d bytes with %s: %w", len(region.Mem), d.dev.Attr().Name, err)
 	}

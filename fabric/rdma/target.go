@@ -238,7 +238,7 @@ func (l *Listener) connect(ev verbs.CMEvent) (RejectStatus, error) {
 	if err != nil {
 		return RejectNoResources, err
 	}
-	return 0, c.accept()
+	return 0, c.accept(ev.Param.InitiatorDepth)
 }
 
 func (l *Listener) forget(c *targetConn) {

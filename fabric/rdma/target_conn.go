@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/nvme-anywhere/nvmeof/blockdev"
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
 	"github.com/nvme-anywhere/nvmeof/internal/crowd"
 	"github.com/nvme-anywhere/nvmeof/internal/mem"
@@ -31,7 +32,8 @@ type targetConn struct {
 	depth    int
 	budget   int64                      // its part of the listener's budget, in bytes
 	newcomer *crowd.Member[*targetConn] // in the listener's budget
-	maxSGE   int
+	maxSGE   int                        // pieces of memory in a WRITE
+	maxSGERd int                        // the same in a READ
 	sqSize   int
 
 	// Each of the depth receive buffers has two pieces: commands lie side by side, because they arrive one after the
@@ -101,14 +103,15 @@ func (l *Listener) newConn(id verbs.CMID, req connectRequest, depth int) (*targe
 	if err != nil {
 		return nil, err
 	}
-	maxSGE := min(maxSGE, id.Device().Attr().MaxSGE)
+	dev := id.Device().Attr()
 	c := &targetConn{
 		l: l, id: id, dom: dom, depth: depth,
-		maxSGE: maxSGE,
-		sqSize: max(4*depth, mostWorkRequests(l.cfg.MaxTransfer, maxSGE)),
-		share:  l.pool.Join(id.RemoteAddr().Addr()),
-		inUse:  1,
+		maxSGE:   min(maxSGE, dev.MaxSGE),
+		maxSGERd: min(maxSGE, dev.MaxSGERd),
+		share:    l.pool.Join(id.RemoteAddr().Addr()),
+		inUse:    1,
 	}
+	c.sqSize = max(min(4*depth, dev.MaxQPWR), mostWorkRequests(min(c.maxSGE, c.maxSGERd)))
 	if req.QID != 0 {
 		c.inCapsule = l.cfg.InCapsule
 	}
@@ -133,12 +136,10 @@ func (l *Listener) newConn(id verbs.CMID, req connectRequest, depth int) (*targe
 	return c, nil
 }
 
-// mostWorkRequests is how many entries of the send queue one command can take: its data may lie in memory block by
-// block, and the response follows. A shorter queue could never send it.
-func mostWorkRequests(maxTransfer, maxSGE int) int {
-	const smallestBlock = 512
-	segments := maxTransfer / smallestBlock
-	return (segments+maxSGE-1)/maxSGE + 1
+// mostWorkRequests is how many entries of the send queue one command can take: its data may lie in many pieces, and the
+// response follows. A shorter queue could never send it.
+func mostWorkRequests(maxSGE int) int {
+	return (blockdev.MaxSegments+maxSGE-1)/maxSGE + 1
 }
 
 // setUp makes buffers, requests, completion queue and queue pair, posts every receive, and creates the engine's queue.
@@ -220,8 +221,8 @@ func (c *targetConn) idleRequest() *targetRequest {
 	return r
 }
 
-// accept answers the connection request; the connection is live from here on.
-func (c *targetConn) accept() error {
+// accept answers the connection request of a host that serves reads READs at once; the connection is live from here on.
+func (c *targetConn) accept(reads uint8) error {
 	c.id.SetHandler(c.cmEvent)
 	c.l.mu.Lock()
 	if c.l.closed {
@@ -237,7 +238,7 @@ func (c *targetConn) accept() error {
 	c.l.mu.Unlock()
 	err := c.id.Accept(verbs.ConnParam{
 		PrivateData:    connectAccept{CRQSize: uint16(c.depth)}.bytes(),
-		InitiatorDepth: uint8(min(c.id.Device().Attr().MaxQPInitAtom, 255)),
+		InitiatorDepth: uint8(min(c.id.Device().Attr().MaxQPInitAtom, int(reads))),
 		RetryCount:     7,
 		RNRRetryCount:  7,
 	})

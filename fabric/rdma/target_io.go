@@ -321,19 +321,18 @@ func (c *targetConn) takeRecvs() {
 
 // workRequests returns how many entries of the send queue r takes.
 func (c *targetConn) workRequests(r *targetRequest) int {
-	data := (len(r.Data) + c.maxSGE - 1) / c.maxSGE
-	if r.state == reqPulling {
-		return data
+	switch {
+	case r.state == reqPulling:
+		return (len(r.Data) + c.maxSGERd - 1) / c.maxSGERd
+	case r.SendData:
+		return (len(r.Data)+c.maxSGE-1)/c.maxSGE + 1
 	}
-	if !r.SendData {
-		return 1
-	}
-	return data + 1
+	return 1
 }
 
 func (c *targetConn) addReads(r *targetRequest) {
 	c.l.counters.Reads.Add(1)
-	c.addData(r, verbs.WRRDMARead)
+	c.addData(r, verbs.WRRDMARead, c.maxSGERd)
 	last := &c.batch.send[len(c.batch.send)-1]
 	last.WRID = wrID(kindPull, r.index)
 	last.Flags = verbs.SendSignaled
@@ -344,7 +343,7 @@ func (c *targetConn) addReads(r *targetRequest) {
 func (c *targetConn) addResponse(r *targetRequest) (bytes int) {
 	if r.SendData {
 		c.l.counters.Writes.Add(1)
-		bytes = c.addData(r, verbs.WRRDMAWrite)
+		bytes = c.addData(r, verbs.WRRDMAWrite, c.maxSGE)
 	}
 	copy(c.cqes[r.index*nvme.CompletionSize:], r.CQE[:])
 	wr := verbs.SendWR{
@@ -365,10 +364,10 @@ func (c *targetConn) addResponse(r *targetRequest) (bytes int) {
 	return bytes
 }
 
-// addData adds the work requests that move r.Data to or from the host's memory.
-func (c *targetConn) addData(r *targetRequest, op verbs.WROpcode) (bytes int) {
+// addData adds the work requests that move r.Data to or from the host's memory, each with at most maxSGE pieces of it.
+func (c *targetConn) addData(r *targetRequest, op verbs.WROpcode, maxSGE int) (bytes int) {
 	for segs := r.Data; len(segs) > 0; {
-		n := min(len(segs), c.maxSGE)
+		n := min(len(segs), maxSGE)
 		first := len(c.batch.sges)
 		wr := verbs.SendWR{Opcode: op, RemoteAddr: r.addr + uint64(bytes), RKey: r.key}
 		for i := range segs[:n] {

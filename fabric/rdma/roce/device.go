@@ -113,7 +113,7 @@ func newDevice(conn udp.Conn, cfg Config) (*Device, error) {
 	d.attr = verbs.DeviceAttr{
 		Name: "roce@" + d.self.Addr().String(), VendorID: vendorID,
 		NodeGUID: binary.BigEndian.Uint64(seed[:]) | locallyAdministered, Addr: d.self.Addr(), ActiveMTU: mtu,
-		MaxQP: maxQP, MaxQPWR: maxQPWR, MaxSGE: maxSGE, MaxCQE: maxCQE, MaxMRSize: 1 << 46,
+		MaxQP: maxQP, MaxQPWR: maxQPWR, MaxSGE: maxSGE, MaxSGERd: maxSGE, MaxCQE: maxCQE, MaxMRSize: 1 << 46,
 		MaxQPRdAtom: maxRdAtomic, MaxQPInitAtom: maxRdAtomic, MaxInline: maxInline, AckDelay: ackDelay,
 	}
 	// The whole buffer, although commands arrive there too: the kernel reserves twice that. While one half is in flight

@@ -46,9 +46,9 @@ type CMID interface {
 	// Listen accepts connection requests at local; a zero address means every device of the manager. At most backlog
 	// requests wait for Accept or Reject.
 	Listen(local netip.AddrPort, backlog int) error
-	// Accept answers a connection request: the QP moves to RTS and the REP is sent. The event is CMEstablished, when
-	// the peer confirms or sends its first packet, or CMRejected, CMUnreachable or CMDisconnected if the connection ends
-	// before that.
+	// Accept answers a connection request: the QP moves to RTS and the REP is sent. InitiatorDepth must not exceed that
+	// of the request; a provider may lower it, or refuse. The event is CMEstablished, when the peer confirms or sends
+	// its first packet, or CMRejected, CMUnreachable or CMDisconnected if the connection ends before that.
 	Accept(ConnParam) error
 	// Reject answers a connection request with reason 28 (consumer defined) and private data.
 	Reject(private []byte) error

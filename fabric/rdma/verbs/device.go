@@ -29,6 +29,7 @@ type DeviceAttr struct {
 	MaxQP         int
 	MaxQPWR       int   // work requests per queue
 	MaxSGE        int   // scatter/gather entries per work request
+	MaxSGERd      int   // the same of a READ (max_sge_rd): 1 with iWARP
 	MaxCQE        int   // entries of a completion queue
 	MaxMRSize     int64 // bytes
 	MaxQPRdAtom   int   // READs and atomics a QP can serve as responder

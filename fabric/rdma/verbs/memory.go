@@ -12,7 +12,8 @@ const (
 	AccessMWBind
 	// AccessOnDemand is for memory with pages that may be missing, such as the mapping of a file that was truncated
 	// (IBV_ACCESS_ON_DEMAND): a work request that accesses such a page fails with WCLocProtErr, or, if its data is
-	// inline, when it is posted. Combined with access for peers, or for windows, RegMR may return ErrUnsupported.
+	// inline, when it is posted. RegMR may return ErrUnsupported, in particular if it is combined with access for peers
+	// or for windows. A device that never supports it pins the pages that it registers, so that none goes missing.
 	AccessOnDemand
 	// AccessStreamed is a hint: this program won't soon read what is received there, so a device need not place it in
 	// the processor's caches (the processing hint of TLPs that a DMA handle has, ibv_alloc_dmah).
@@ -27,7 +28,8 @@ type PD interface {
 	// Dereg; it is not copied.
 	RegMR(buf []byte, access Access) (MR, error)
 
-	// AllocMW makes a type 2 memory window, unbound. WRBindMW binds it.
+	// AllocMW makes a type 2 memory window, unbound. WRBindMW binds it. A device without such windows returns
+	// ErrUnsupported, and ignores AccessMWBind.
 	AllocMW() (MW, error)
 
 	// CreateQP makes a queue pair in state RESET.
