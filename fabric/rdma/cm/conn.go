@@ -43,36 +43,6 @@ type conn struct {
 	until      time.Time // when the attempt ends at the latest, however much time the peer's MRAs ask for; zero for none
 }
 
-// effects is the actions that a step of a conn asks for, in order.
-type effects struct {
-	sends     []outgoing
-	events    []connEvent
-	duplicate bool // the message is a repetition
-	dropped   bool // the message is not valid in this state
-}
-
-// outgoing is a message to send to the peer.
-type outgoing struct {
-	tid   uint64
-	msg   mad.Message
-	again bool // a retransmission
-}
-
-// connEvent is an event for the owner or, if replied is set, for the Manager: the REP has arrived, so the QP has to be
-// moved, and ready or refuse called.
-type connEvent struct {
-	replied bool
-	verbs.CMEvent
-}
-
-func (fx *effects) send(tid uint64, m mad.Message) {
-	fx.sends = append(fx.sends, outgoing{tid: tid, msg: m})
-}
-
-func (fx *effects) event(e verbs.CMEvent) {
-	fx.events = append(fx.events, connEvent{CMEvent: e})
-}
-
 // connect sends req: IDLE → REQ_SENT.
 func (c *conn) connect(now time.Time, req *mad.REQ, fx *effects) {
 	c.req = *req
@@ -373,60 +343,6 @@ func (c *conn) abandon(now time.Time, fx *effects) {
 	default:
 		c.disconnect(now, fx)
 	}
-}
-
-// sendPending sends m, and retransmits it at the times early within the first interval, and then at every interval
-// until disarm.
-func (c *conn) sendPending(now time.Time, tid uint64, m mad.Message, early []time.Duration, fx *effects) {
-	c.pending, c.pendingTID = m, tid
-	c.first, c.early = now, early
-	c.tries, c.left = 1, c.retries
-	c.waitEarly(now)
-	fx.send(tid, m)
-}
-
-// waitEarly waits for the next of the early times, and after the last one for the end of the first interval.
-func (c *conn) waitEarly(now time.Time) {
-	for len(c.early) > 0 && !c.first.Add(c.early[0]).After(now) {
-		c.early = c.early[1:]
-	}
-	if len(c.early) > 0 && c.early[0] < c.interval {
-		c.wait(c.first.Add(c.early[0]))
-		return
-	}
-	c.early = nil
-	c.wait(c.first.Add(c.interval))
-}
-
-// wait sets the deadline, but no later than the end of the attempt.
-func (c *conn) wait(until time.Time) {
-	c.deadline = until
-	if !c.until.IsZero() && c.deadline.After(c.until) {
-		c.deadline = c.until
-	}
-}
-
-// resend sends the pending message again; it returns false when the retries or the time are used up.
-func (c *conn) resend(now time.Time, fx *effects) bool {
-	switch {
-	case !c.until.IsZero() && !now.Before(c.until):
-		return false
-	case len(c.early) > 0:
-		c.waitEarly(now)
-	case c.left == 0:
-		return false
-	default:
-		c.left--
-		c.wait(now.Add(c.interval))
-	}
-	c.tries++
-	fx.sends = append(fx.sends, outgoing{c.pendingTID, c.pending, true})
-	return true
-}
-
-func (c *conn) disarm() {
-	c.pending = nil
-	c.deadline, c.until = time.Time{}, time.Time{}
 }
 
 // timewait keeps the IDs until no packet of the connection can be in flight any more.

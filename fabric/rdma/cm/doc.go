@@ -7,7 +7,8 @@
 // The messages are those of package mad. A conn is the state machine of one connection: events and the time go in,
 // messages and events come out, and it has no socket, clock or lock. A Manager connects it to the outside: it runs the
 // connections of one Device, moves their QPs through their states, and implements verbs.ConnectionManager. The methods
-// that consumers call are in id.go and connect.go; messages from peers are handled in receive.go and request.go.
+// that consumers call are in id.go and connect.go; messages from peers are handled in receive.go and request.go. What
+// came of a connection's step is done in step.go.
 //
 // # Ownership
 //

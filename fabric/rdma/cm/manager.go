@@ -3,14 +3,12 @@ package cm
 import (
 	"crypto/rand"
 	"encoding/binary"
-	"errors"
 	"maps"
 	"net/netip"
 	"slices"
 	"sync"
 	"time"
 
-	"github.com/nvme-anywhere/nvmeof/fabric/rdma/cm/mad"
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
 )
 
@@ -96,21 +94,6 @@ func (m *Manager) newID(handler verbs.CMHandler) *cmID {
 	id := &cmID{m: m, handler: handler}
 	m.ids[id] = struct{}{}
 	return id
-}
-
-// Close ends everything: each identifier gets CMDeviceRemoval, in whose handler it can still be disconnected and
-// destroyed; then those that are left are destroyed, which tells their peers (DREQ or REJ). It waits for DREPs, but not
-// long. When it returns, no handler runs and none will. It must not be called from a handler. The device stays open.
-func (m *Manager) Close() error {
-	m.mu.Lock()
-	first := !m.closed
-	m.closed = true
-	m.mu.Unlock()
-	if first {
-		close(m.stop)
-	}
-	<-m.stopped
-	return nil
 }
 
 // arrived receives a MAD in the device's context.
@@ -237,66 +220,6 @@ func (e *queuedEvent) listenerGone() bool {
 	return ok && l.destroyed
 }
 
-// shutdown ends the manager, at the end of the goroutine.
-func (m *Manager) shutdown() {
-	m.deliver()
-	for _, id := range m.allIDs() {
-		m.mu.Lock()
-		handler := id.handler
-		gone := id.destroyed
-		m.mu.Unlock()
-		if !gone && handler != nil {
-			handler(verbs.CMEvent{Type: verbs.CMDeviceRemoval, ID: id})
-		}
-	}
-	for _, id := range m.allIDs() {
-		_ = id.Destroy() // the only possible error is a QP that is already gone
-	}
-	m.linger()
-	m.dev.HandleMADs(nil)
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.down = true
-	m.table, m.events = newTable(), nil
-	m.counters.Connections.Store(0)
-	m.counters.HalfOpen.Store(0)
-}
-
-// lingerTime is how long Close waits for DREPs: longer than a peer on a busy machine takes to answer, and short for a
-// user whose peer is gone.
-const lingerTime = time.Second
-
-// linger handles messages until every peer that was sent a DREQ has answered, so that both sides end in order and the
-// port isn't closed before the last answer. It repeats the DREQ to peers that don't answer: if it was lost, the peer
-// would wait for this host until its keep-alive timeout is over.
-func (m *Manager) linger() {
-	end := time.NewTimer(lingerTime)
-	defer end.Stop()
-	again := time.NewTimer(lingerTime)
-	defer again.Stop()
-	for m.awaitsDREP() {
-		m.setTimer(again)
-		select {
-		case <-m.inbox.wake:
-		case <-again.C:
-		case <-end.C:
-			return
-		}
-		m.work()
-	}
-}
-
-func (m *Manager) awaitsDREP() bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for _, r := range m.table.byLocal {
-		if r.state == stateDREQSent {
-			return true
-		}
-	}
-	return false
-}
-
 func (m *Manager) allIDs() []*cmID {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -324,105 +247,6 @@ func (m *Manager) enter(r *record) {
 func (m *Manager) newTID() uint64 {
 	m.nextTID++
 	return m.nextTID
-}
-
-// packet is an encoded message to be sent.
-type packet struct {
-	dst   netip.Addr
-	attr  mad.AttributeID
-	again bool
-	mad   [mad.Size]byte
-}
-
-// apply runs one step of a connection and updates the table, the counters and the event queue accordingly. Called with
-// mu held; the packets it returns are for finish.
-func (m *Manager) apply(r *record, step func(fx *effects)) []packet {
-	var fx effects
-	step(&fx)
-	m.countStep(r, &fx)
-	if !m.down {
-		m.table.moved(r)
-	}
-	r.was = r.state
-	for _, e := range fx.events {
-		if r.owner != nil {
-			m.events = append(m.events, queuedEvent{r.owner, e})
-		}
-	}
-	if r.listener != nil && !r.state.awaitsOwner() {
-		r.listener.waiting--
-		r.listener = nil
-	}
-	switch {
-	case m.down: // a call that had released mu, for its QP, while Close ended everything
-	case r.state != stateClosed:
-		m.table.arm(r)
-	case !r.removed:
-		r.removed = true
-		m.table.remove(r)
-		m.counters.Connections.Add(-1)
-	}
-	out := make([]packet, len(fx.sends))
-	for i, s := range fx.sends {
-		out[i] = packet{dst: r.peer.Addr(), attr: s.msg.AttributeID(), again: s.again}
-		mad.Append(out[i].mad[:0], s.tid, s.msg)
-		if rej, ok := s.msg.(*mad.REJ); ok {
-			m.counters.RejectsSent.Of(rej.Reason).Add(1)
-		}
-	}
-	return out
-}
-
-// finish releases mu and sends what apply returned.
-func (m *Manager) finish(r *record, out []packet) {
-	m.mu.Unlock()
-	for i := range out {
-		err := m.sendPacket(&out[i])
-		if out[i].attr == mad.AttrREQ && err != nil && !errors.Is(err, verbs.ErrNoMemory) {
-			m.mu.Lock()
-			m.finish(r, m.apply(r, func(fx *effects) { r.unsent(err, fx) }))
-		}
-	}
-	m.inbox.kick()
-}
-
-func (m *Manager) sendPacket(p *packet) error {
-	m.counters.Sent.Of(p.attr).Add(1)
-	if p.again {
-		m.counters.Retransmits.Add(1)
-	}
-	err := m.dev.SendMAD(p.dst, p.mad[:])
-	if err != nil {
-		m.counters.SendErrors.Add(1)
-	}
-	return err
-}
-
-// countStep counts what a step did to a connection.
-func (m *Manager) countStep(r *record, fx *effects) {
-	c := &m.counters
-	if fx.duplicate {
-		c.Duplicates.Add(1)
-	}
-	if fx.dropped {
-		c.Dropped.Add(1)
-	}
-	c.HalfOpen.Add(int64(change(r.was.halfOpen(), r.state.halfOpen())))
-	for _, e := range fx.events {
-		switch e.Type {
-		case verbs.CMEstablished:
-			if r.was == stateREPRcvd {
-				c.Connects.Add(1)
-			} else {
-				c.Accepts.Add(1)
-			}
-		case verbs.CMUnreachable:
-			c.Unreachable.Add(1)
-		}
-	}
-	if r.was == stateEstablished && r.state != stateEstablished {
-		c.Disconnects.Add(1)
-	}
 }
 
 // random32 is unpredictable: IDs and PSNs keep strangers from impersonating a peer.
