@@ -1,8 +1,6 @@
 package loadgen
 
 import (
-	"fmt"
-	"math/bits"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -221,116 +219,6 @@ func (j *job) end(now int64) {
 	}
 }
 
-// prepare gives io the next operation: that of the plan, or else one that starts now. It returns false if there is
-// none. Called with mu held.
-func (j *job) prepare(io *IO, now int64) bool {
-	switch {
-	case j.err != nil || j.task.stop.Load():
-		return false
-	case j.checking:
-		return j.prepareCheck(io)
-	case j.thinks(io):
-		return false
-	case j.rewrites(io):
-		j.rewrite(io)
-		return true
-	case j.seek != nil && j.seek.over:
-		return false
-	case j.task.spec.Fsync > 0 && j.dirty >= j.task.spec.Fsync:
-		j.dirty = 0
-		io.Op, io.Length, io.Buf, io.started = Flush, 0, nil, nanotime()
-		j.started()
-		return true
-	case j.left <= 0 || j.quota <= 0:
-		return false
-	}
-	var bytes int
-	if io.due = j.paced || j.plan != nil && j.due(); io.due {
-		a := j.plan.next()
-		io.Op, bytes, io.started = a.op, a.bytes, j.start+a.due
-	} else {
-		io.Op, bytes = j.what.choose()
-		io.started = now
-	}
-	bytes = j.what.fit(io.Op, bytes, j.left)
-	j.left -= int64(bytes)
-	j.quota--
-	j.think.begun++
-	if io.Length, io.Buf = bytes, nil; io.Op != Trim {
-		io.Buf = io.mem[:bytes]
-	}
-	if !j.aim(io) {
-		return false
-	}
-	if io.FUA = false; io.Op == Write {
-		io.FUA = j.task.spec.Sync
-		j.dirty++
-	}
-	if (j.task.ledger != nil || j.refill(io)) && !io.due {
-		io.started = nanotime() // don't charge the device for the time that stamping or filling took
-	}
-	j.started()
-	return true
-}
-
-// refill gives io new data to write, if requested. Called with mu held.
-func (j *job) refill(io *IO) bool {
-	if io.Op != Write || !j.task.spec.Refill {
-		return false
-	}
-	fillNoise(io.Buf, j.fresh.Uint64())
-	return true
-}
-
-// started counts an operation that is about to be submitted. Called with mu held.
-func (j *job) started() {
-	j.busy++
-	j.depths[min(bits.Len(uint(j.busy)), depthLevels)-1]++
-}
-
-// aim chooses where io goes. Called with mu held.
-func (j *job) aim(io *IO) bool {
-	base := j.task.base
-	io.Offset = base + j.what.offset(io.Op, io.Length)
-	l := j.task.ledger
-	switch {
-	case l == nil:
-		return true
-	case io.Op == Read:
-		io.version = io.version[:int64(io.Length)/l.unit]
-		l.note(io.version, io.Offset)
-		return true
-	}
-	for tries := 0; !l.claim(io.Offset, int64(io.Length)); tries++ {
-		if tries == maxTries {
-			j.fail(fmt.Errorf("verify: every place to write to is being written to; use a larger --size or a lower --iodepth"))
-			return false
-		}
-		j.elsewhere(io, tries)
-	}
-	if io.Op == Write {
-		l.stamp(io.Buf, io.Offset)
-	}
-	return true
-}
-
-// Offsets that aim tries: a few from the pattern, then one after another.
-const (
-	patternTries = 16
-	maxTries     = 1 << 20
-)
-
-func (j *job) elsewhere(io *IO, tries int) {
-	base, n := j.task.base, int64(io.Length)
-	if tries < patternTries {
-		io.Offset = base + j.what.offset(io.Op, io.Length)
-		return
-	}
-	if io.Offset += n; io.Offset-base+n > j.what.span {
-		io.Offset = base
-	}
-}
-
 // done records an operation that ended and starts the next one with the same IO.
 func (j *job) done(io *IO) {
 	now := nanotime()
@@ -416,32 +304,6 @@ func (j *job) counts(io *IO) bool {
 	}
 }
 
-// judge checks the data of an operation that ended, and returns how many bytes it could check. Called without mu
-// held, since it takes time.
-func (j *job) judge(io *IO) (int64, error) {
-	if io.Err != nil {
-		return 0, io.Err
-	}
-	l := j.task.ledger
-	switch {
-	case !j.task.spec.Verify, io.Op == Flush, j.rewrites(io):
-		return 0, nil
-	case io.Op == Trim:
-		l.forget(io.Offset, int64(io.Length))
-		return 0, nil
-	case l == nil:
-		if err := checkStamps(io.Buf, io.Offset); err != nil {
-			return 0, err
-		}
-		return int64(len(io.Buf)), nil
-	case io.Op == Write:
-		l.end(io.Buf, io.Offset)
-		return 0, nil
-	}
-	n, err := l.check(io.Buf, io.Offset, io.version)
-	return int64(n) * l.unit, err
-}
-
 // fail records that an operation failed, or found no place; the first error ends the run. Called with mu held.
 func (j *job) fail(err error) {
 	j.errors++
@@ -449,25 +311,6 @@ func (j *job) fail(err error) {
 		j.err = err
 		j.task.run.fail()
 	}
-}
-
-// prepareCheck makes io read the next piece of the written range. Called with mu held.
-func (j *job) prepareCheck(io *IO) bool {
-	s, l := j.task.spec, j.task.ledger
-	piece := int64(len(io.mem))
-	for ; j.position < j.what.span; j.position += piece * int64(s.NumJobs) {
-		n := min(piece, j.what.span-j.position)
-		if !l.written(j.task.base+j.position, n) {
-			continue
-		}
-		io.Op, io.Offset, io.Length, io.Buf = Read, j.task.base+j.position, int(n), io.mem[:n]
-		io.version = io.version[:n/l.unit]
-		l.note(io.version, io.Offset)
-		j.position += piece * int64(s.NumJobs)
-		j.busy++
-		return true
-	}
-	return false
 }
 
 // addTo adds what the job has measured to sum, and records what is new as a separate point.
