@@ -222,7 +222,8 @@
 //	write protection                                             protection.go
 //	asynchronous events (AEN)                                    aen.go
 //	the Persistent Event log                                     persistent_log.go
-//	Format; Sanitize                                             format.go, sanitize.go
+//	Format                                                       format.go
+//	Sanitize: the operation, and how it erases a namespace       sanitize.go, sanitize_erase.go
 //	reservations: rules, commands, notices, what is stored       reservation.go, reservation_commands.go,
 //	                                                             reservation_notice.go, reservation_store.go
 //	Preempt and Abort                                            preempt.go
