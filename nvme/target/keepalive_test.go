@@ -137,13 +137,21 @@ func TestKeepAliveNotReady(t *testing.T) {
 		change  func(*testing.T, *fakeConn)
 		lasts   time.Duration
 	}{
-		"not enabled":       {false, none, 2 * time.Minute},
-		"disabled":          {true, write(nvme.CCFabrics), 2 * time.Minute},
-		"shut down":         {true, write(shutdown), 2 * time.Minute},
-		"enabled":           {true, none, kato},
-		"enabled late":      {false, func(t *testing.T, q *fakeConn) { time.Sleep(time.Minute); write(nvme.CCFabrics|nvme.CCEnable)(t, q) }, kato},
-		"enabled again":     {true, func(t *testing.T, q *fakeConn) { write(nvme.CCFabrics)(t, q); time.Sleep(time.Minute); write(nvme.CCFabrics|nvme.CCEnable)(t, q) }, kato},
-		"no more shut down": {true, func(t *testing.T, q *fakeConn) { write(shutdown)(t, q); time.Sleep(time.Minute); write(nvme.CCFabrics|nvme.CCEnable)(t, q) }, kato},
+		"not enabled":  {false, none, 2 * time.Minute},
+		"disabled":     {true, write(nvme.CCFabrics), 2 * time.Minute},
+		"shut down":    {true, write(shutdown), 2 * time.Minute},
+		"enabled":      {true, none, kato},
+		"enabled late": {false, func(t *testing.T, q *fakeConn) { time.Sleep(time.Minute); write(nvme.CCFabrics|nvme.CCEnable)(t, q) }, kato},
+		"enabled again": {true, func(t *testing.T, q *fakeConn) {
+			write(nvme.CCFabrics)(t, q)
+			time.Sleep(time.Minute)
+			write(nvme.CCFabrics|nvme.CCEnable)(t, q)
+		}, kato},
+		"no more shut down": {true, func(t *testing.T, q *fakeConn) {
+			write(shutdown)(t, q)
+			time.Sleep(time.Minute)
+			write(nvme.CCFabrics|nvme.CCEnable)(t, q)
+		}, kato},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, tg *Target) {
