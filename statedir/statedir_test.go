@@ -63,6 +63,32 @@ func TestSave(t *testing.T) {
 	}
 }
 
+// TestLoadNoFile: something that isn't a regular file is refused at once. A pipe would never be read to its end, nor
+// would a device. Saving replaces it.
+func TestLoadNoFile(t *testing.T) {
+	path := t.TempDir()
+	d := open(t, path)
+	defer d.Close()
+	for name, err := range map[string]error{
+		"pipe":      unix.Mkfifo(filepath.Join(path, "pipe.state"), 0o600),
+		"device":    os.Symlink("/dev/zero", filepath.Join(path, "device.state")),
+		"directory": os.Mkdir(filepath.Join(path, "directory.state"), 0o700),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if b, err := d.Load(name); !errors.Is(err, errNotRegular) || !strings.Contains(err.Error(), name+".state") {
+			t.Errorf("%s: %d bytes, %v", name, len(b), err)
+		}
+	}
+	if err := d.Save("pipe", []byte("now a file")); err != nil {
+		t.Fatal(err)
+	}
+	if b, err := d.Load("pipe"); err != nil || string(b) != "now a file" {
+		t.Errorf("%q, %v", b, err)
+	}
+}
+
 // TestCreate: the names of all directories that are created become durable, and that of an existing one.
 func TestCreate(t *testing.T) {
 	top := t.TempDir()
