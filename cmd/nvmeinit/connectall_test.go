@@ -39,12 +39,35 @@ func serveSubsystems(t *testing.T, names ...string) (*target.Target, *tcp.Listen
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { tgt.Close(context.Background()) })
+	return tgt, listenTCP(t, tgt)
+}
+
+// listenTCP has a target listen on a free port.
+func listenTCP(t *testing.T, tgt *target.Target) *tcp.Listener {
+	t.Helper()
 	l, err := tcp.ListenTarget(netip.MustParseAddrPort("127.0.0.1:0"), tgt, tcp.TargetConfig{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = l.Close() })
-	return tgt, l
+	return l
+}
+
+// everythingAt returns what connect-all uses for the subsystems that are announced at l; nothing times out.
+func everythingAt(t *testing.T, l *tcp.Listener) *everything {
+	t.Helper()
+	c := &cobra.Command{}
+	f := &connFlags{}
+	f.paths.add(c, "--hold")
+	f.add(c, true)
+	f.timeout, f.hostNQN, f.stderr = time.Hour, nvme.NewHostID().NQN(), io.Discard
+	e := &everything{flags: f, fabrics: &fabrics{flags: f}, news: map[string]*pathNews{}}
+	t.Cleanup(func() { _ = e.close() })
+	var err error
+	if e.start, err = e.fabrics.config(t.Context(), cli.Endpoint{Transport: nvme.TransportTCP, Addr: l.Addr()}, nvme.DiscoveryNQN); err != nil {
+		t.Fatal(err)
+	}
+	return e
 }
 
 // TestConnectedUnusable: a subsystem with an unusable namespace, such as one with metadata, doesn't prevent
@@ -85,11 +108,32 @@ func TestConnectedUnusable(t *testing.T) {
 	if err := e.show(c); err != nil {
 		t.Error(err)
 	}
-	if said := out.String(); strings.Count(said, "connected to "+nqn) != 2 || strings.Count(said, "namespace   1: ") != 1 {
+	if said := out.String(); strings.Contains(said, "no subsystems") || strings.Count(said, "connected to "+nqn) != 2 || strings.Count(said, "namespace   1: ") != 1 {
 		t.Errorf("it says\n%s", said)
 	}
 	if err := e.failed.err(); err == nil || !strings.Contains(err.Error(), "subsystem "+nqn+"bad: ") || !strings.Contains(err.Error(), "metadata") {
 		t.Errorf("and %v", err)
+	}
+}
+
+// TestPrintConnected: people see the namespaces and the paths, and what is wrong with a path.
+func TestPrintConnected(t *testing.T) {
+	const nqn = "nqn.2026-11.org.example:s"
+	var out strings.Builder
+	printConnected(&out, &connectedJSON{SubNQN: nqn,
+		Namespaces: []foundNamespace{{NSID: 1, Size: 1 << 20, Block: 4096, UUID: "a603bd2e-b11d-8d24-b7b8-95dbe116670a"}},
+		Paths: []pathJSON{
+			{Path: "tcp://192.0.2.1:4420", State: "live", Access: "optimized"}, {Path: "tcp://192.0.2.2:4420", State: "live"},
+			{Path: "tcp://192.0.2.3:4420", State: "connecting", Error: "connection refused"},
+		}})
+	want := "connected to " + nqn + `
+  namespace   1: 1.0 MiB, blocks of 4096 bytes, UUID a603bd2e-b11d-8d24-b7b8-95dbe116670a
+  path        tcp://192.0.2.1:4420: live, optimized
+  path        tcp://192.0.2.2:4420: live
+  path        tcp://192.0.2.3:4420: connecting: connection refused
+`
+	if out.String() != want {
+		t.Errorf("it says\n%swant\n%s", out.String(), want)
 	}
 }
 
@@ -134,17 +178,7 @@ func TestConnectedAtOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	c := &cobra.Command{}
-	f := &connFlags{}
-	f.paths.add(c, "--hold")
-	f.add(c, true)
-	f.timeout, f.hostNQN, f.stderr = time.Hour, nvme.NewHostID().NQN(), io.Discard
-	e := &everything{flags: f, fabrics: &fabrics{flags: f}, news: map[string]*pathNews{}}
-	defer e.close()
-	var err error
-	if e.start, err = e.fabrics.config(t.Context(), cli.Endpoint{Transport: nvme.TransportTCP, Addr: l.Addr()}, nvme.DiscoveryNQN); err != nil {
-		t.Fatal(err)
-	}
+	e := everythingAt(t, l)
 	connected := make(chan error, 1)
 	go func() { connected <- e.connect(t.Context()) }()
 	if err, ok := soon.Receive(connected); !ok || err != nil {
@@ -160,6 +194,38 @@ func TestConnectedAtOnce(t *testing.T) {
 	}
 }
 
+// TestConnectedOnce: connect-all connects to a subsystem once, by one path or by several, however often it is asked for
+// the present state, and adds the paths that the subsystem has gained.
+func TestConnectedOnce(t *testing.T) {
+	const nqn = "nqn.2026-11.org.example:s"
+	tgt, l := serveSubsystems(t, nqn)
+	e := everythingAt(t, l)
+	var first *multipath.Subsystem
+	announced := 0
+	for _, want := range []int{1, 1, 2, 3, 3} {
+		for ; announced < want; announced++ {
+			if announced > 0 {
+				l = listenTCP(t, tgt)
+			}
+			if err := tgt.AddPort(tcp.DiscoveryPort(l.Addr())); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := e.connect(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := e.failed.err(); err != nil || len(e.subs) != 1 {
+			t.Fatalf("%d subsystems; %v", len(e.subs), err)
+		}
+		if first == nil {
+			first = e.subs[0]
+		}
+		if paths := len(e.subs[0].Paths()); e.subs[0] != first || paths != want {
+			t.Errorf("the first connection remained: %v; %d paths, want %d", e.subs[0] == first, paths, want)
+		}
+	}
+}
+
 // TestConnectedWithoutTLS: connect-all talks in clear text to no port that demands TLS, and says so.
 func TestConnectedWithoutTLS(t *testing.T) {
 	const nqn = "nqn.2026-11.org.example:s"
@@ -169,17 +235,7 @@ func TestConnectedWithoutTLS(t *testing.T) {
 	if err := tgt.AddPort(port); err != nil {
 		t.Fatal(err)
 	}
-	c := &cobra.Command{}
-	f := &connFlags{}
-	f.paths.add(c, "--hold")
-	f.add(c, true)
-	f.hostNQN, f.stderr = nvme.NewHostID().NQN(), io.Discard
-	e := &everything{flags: f, fabrics: &fabrics{flags: f}, news: map[string]*pathNews{}}
-	defer e.close()
-	var err error
-	if e.start, err = e.fabrics.config(t.Context(), cli.Endpoint{Transport: nvme.TransportTCP, Addr: l.Addr()}, nvme.DiscoveryNQN); err != nil {
-		t.Fatal(err)
-	}
+	e := everythingAt(t, l)
 	if err := e.connect(t.Context()); err != nil {
 		t.Fatal(err)
 	}
