@@ -2,8 +2,11 @@ package main
 
 import (
 	"testing"
+	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
 // TestConnectionBounds: the least and the most that each flag of a connection takes, and what is just outside.
@@ -39,6 +42,21 @@ func TestConnectionBounds(t *testing.T) {
 			if valid(value) {
 				t.Errorf("--%s %s is taken", c.flag, value)
 			}
+		}
+	}
+}
+
+// TestNoKeepAlive: -k 0 asks for no keep alive, as with nvme-cli, and not for the default.
+func TestNoKeepAlive(t *testing.T) {
+	for value, want := range map[string]time.Duration{"0": -1, "7": 7 * time.Second} {
+		cmd, f := &cobra.Command{}, &connFlags{}
+		f.add(cmd, true)
+		if err := cmd.ParseFlags([]string{"-k", value, "-q", nvme.NewHostID().NQN()}); err != nil {
+			t.Fatal(err)
+		}
+		cfg, err := f.config(t.Context(), &fabric{})
+		if err != nil || cfg.KATO != want {
+			t.Errorf("-k %s: KATO is %v, want %v; %v", value, cfg.KATO, want, err)
 		}
 	}
 }

@@ -121,6 +121,15 @@ func TestSanitizeLog(t *testing.T) {
 	golden(t, "sanitize-log.txt", b.Bytes())
 }
 
+// TestReservedNames: the values of TSAS that are reserved have nvme-cli's name for such values.
+func TestReservedNames(t *testing.T) {
+	for v, want := range map[uint8]string{0: "unrecognized", nvme.RDMACMS: "rdma-cm", nvme.RDMACMS + 1: "unrecognized", 0xff: "unrecognized"} {
+		if got := nameOf(rdmaCMs[:], v); got != want {
+			t.Errorf("CMS %d is %q, want %q", v, got, want)
+		}
+	}
+}
+
 // TestDiscoveryJSON: the same for the discovery log.
 func TestDiscoveryJSON(t *testing.T) {
 	b, err := os.ReadFile("../../nvme/testdata/log-discovery.bin")
