@@ -125,6 +125,14 @@ func start(t testing.TB, lines func(string), name string, args ...string) *progr
 // startOn is start on the thread that serves on.
 func startOn(t testing.TB, on chan<- func(), lines func(string), name string, args ...string) *program {
 	t.Helper()
+	p := newProgram(t, name, args...)
+	p.launch(t, on, lines)
+	return p
+}
+
+// newProgram returns a program that is still to be launched.
+func newProgram(t testing.TB, name string, args ...string) *program {
+	t.Helper()
 	if err := buildPrograms(); err != nil {
 		t.Fatal(err)
 	}
@@ -132,6 +140,12 @@ func startOn(t testing.TB, on chan<- func(), lines func(string), name string, ar
 	p.cmd = exec.Command(filepath.Join(binDir, name), args...)
 	p.cmd.Stderr = &p.stderr
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	return p
+}
+
+// launch starts the program on the thread that serves on.
+func (p *program) launch(t testing.TB, on chan<- func(), lines func(string)) {
+	t.Helper()
 	out, err := p.cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -150,7 +164,6 @@ func startOn(t testing.TB, on chan<- func(), lines func(string), name string, ar
 			t.Logf("%s\nstdout:\n%s\nstderr:\n%s", p, tail(p.stdout.String()), tail(p.stderr.String()))
 		}
 	})
-	return p
 }
 
 // tail returns the last lines of a program's output.

@@ -200,7 +200,7 @@ func (k *campaign) open(ctx context.Context) error {
 		k.paths = append(k.paths, d)
 		if crowded := g.crowded(d); crowded != "" {
 			crowded = names[i] + ": " + crowded
-			fmt.Fprintln(g.conn.stderr, crowded)
+			fmt.Fprintln(g.conn.stderr(), crowded)
 			k.json.Warnings = append(k.json.Warnings, crowded)
 		}
 	}

@@ -24,7 +24,6 @@ func TestIdleFlags(t *testing.T) {
 	} {
 		root := newRoot()
 		var says strings.Builder
-		root.SetErr(&says)
 		root.SetArgs(append([]string{"bench"}, strings.Fields(options)...))
 		if code := cli.Execute(t.Context(), root, &says); code != cli.ExitUsage || !strings.HasPrefix(says.String(), want) {
 			t.Errorf("%s: exit code %d, %q, want %q", options, code, says.String(), want)

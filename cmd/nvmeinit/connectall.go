@@ -102,10 +102,10 @@ func connectAll(c *cobra.Command, f *connFlags, hold bool) (err error) {
 		return e.failed.err()
 	}
 	if err := e.failed.err(); err != nil {
-		fmt.Fprintln(f.stderr, err)
+		fmt.Fprintln(f.stderr(), err)
 	}
 	e.shown.Store(true)
-	fmt.Fprintln(f.stderr, "holding the connections; stop with Ctrl-C")
+	fmt.Fprintln(f.stderr(), "holding the connections; stop with Ctrl-C")
 	return e.hold(ctx, changed)
 }
 
@@ -137,10 +137,10 @@ func (e *everything) hold(ctx context.Context, changed <-chan struct{}) error {
 			e.failed.add(first, fmt.Errorf("discovery: %w; connections stay, and it is tried again", e.flags.explain(err)))
 		}
 		if err := e.failed.err(); err != nil {
-			fmt.Fprintln(e.flags.stderr, err)
+			fmt.Fprintln(e.flags.stderr(), err)
 		}
 		if e.failed.over(first) {
-			fmt.Fprintf(e.flags.stderr, "discovery: %s answers again\n", first)
+			fmt.Fprintf(e.flags.stderr(), "discovery: %s answers again\n", first)
 		}
 		select {
 		case <-ctx.Done():

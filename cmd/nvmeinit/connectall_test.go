@@ -60,7 +60,7 @@ func everythingAt(t *testing.T, l *tcp.Listener) *everything {
 	f := &connFlags{}
 	f.paths.add(c, "--hold")
 	f.add(c, true)
-	f.timeout, f.hostNQN, f.stderr = time.Hour, nvme.NewHostID().NQN(), io.Discard
+	f.timeout, f.hostNQN, f.stderr = time.Hour, nvme.NewHostID().NQN(), func() io.Writer { return io.Discard }
 	e := &everything{flags: f, fabrics: &fabrics{flags: f}, news: map[string]*pathNews{}}
 	t.Cleanup(func() { _ = e.close() })
 	var err error

@@ -34,13 +34,13 @@ type connFlags struct {
 
 	capture *softrnic.Capture // if already open
 	name    string            // of this host, once known
-	stderr  io.Writer         // of the command
+	stderr  func() io.Writer  // of the command, as it is once that runs
 }
 
 // add defines the flags on c, after its own. Commands that talk to a discovery controller don't need -n, -i, -Q and
 // -k.
 func (f *connFlags) add(c *cobra.Command, subsystem bool) {
-	f.stderr = c.ErrOrStderr()
+	f.stderr = c.ErrOrStderr
 	fl := cli.NewFlags()
 	fl.StringVarP(&f.transport, "transport", "t", "", "`TRANSPORT`: "+cli.Or(cli.Transports()))
 	cli.Offer(fl, "transport", cli.Transports())

@@ -116,7 +116,7 @@ func (fab *fabric) openRDMA(f *connFlags) error {
 	rnics.Watch(func(nic *softrnic.RNIC) {
 		if faults := nic.Faults(); faults != nil {
 			cfg := faults.Config()
-			fmt.Fprintf(f.stderr, "with faults: %s\n", &cfg)
+			fmt.Fprintf(f.stderr(), "with faults: %s\n", &cfg)
 		}
 	})
 	if err := fab.ready(); err != nil {

@@ -287,8 +287,8 @@ func (f *connFlags) open(ctx context.Context, nsid uint32) (*device, error) {
 // tell writes a line for the user, in the place of the live line.
 func (f *connFlags) tell(line string) {
 	wipe := ""
-	if rewrites(f.stderr) {
+	if rewrites(f.stderr()) {
 		wipe = "\r\033[K"
 	}
-	fmt.Fprintf(f.stderr, "%s%s\n", wipe, line)
+	fmt.Fprintf(f.stderr(), "%s%s\n", wipe, line)
 }

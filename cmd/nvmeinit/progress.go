@@ -65,12 +65,18 @@ func (p *progressBar) stop() {
 	}
 }
 
-// isTerminal reports whether w is, or writes to, a terminal.
-func isTerminal(w io.Writer) bool {
-	if c, ok := w.(interface{ Unwrap() io.Writer }); ok { // the standard output of a command
+// file returns the file that w is, or writes to.
+func file(w io.Writer) (f *os.File, ok bool) {
+	if c, ok := w.(interface{ Unwrap() io.Writer }); ok { // the standard output or error of a command
 		w = c.Unwrap()
 	}
-	f, ok := w.(*os.File)
+	f, ok = w.(*os.File)
+	return f, ok
+}
+
+// isTerminal reports whether w is, or writes to, a terminal.
+func isTerminal(w io.Writer) bool {
+	f, ok := file(w)
 	if !ok {
 		return false
 	}
@@ -83,7 +89,7 @@ func rewrites(w io.Writer) bool { return isTerminal(w) && os.Getenv("TERM") != "
 
 // columns returns the width of the terminal w; 0 if unknown.
 func columns(w io.Writer) int {
-	f, ok := w.(*os.File)
+	f, ok := file(w)
 	if !ok {
 		return 0
 	}

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"io"
-	"log/slog"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -119,16 +118,4 @@ func serve(ctx context.Context, cfg *config.Config, file string, stdout, stderr 
 	s.log.Info("stopping")
 	s.stop()
 	return nil
-}
-
-func newLogger(cfg config.Log, w io.Writer) *slog.Logger {
-	var level slog.Level
-	if cfg.Level != "" {
-		_ = level.UnmarshalText([]byte(cfg.Level)) // the configuration is valid
-	}
-	o := &slog.HandlerOptions{Level: level}
-	if cfg.JSON {
-		return slog.New(slog.NewJSONHandler(w, o))
-	}
-	return slog.New(slog.NewTextHandler(w, o))
 }

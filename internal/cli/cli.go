@@ -44,8 +44,10 @@ func Execute(ctx context.Context, root *cobra.Command, stderr io.Writer) int {
 	helpers(root, &wrongHelp)
 	completions(root)
 	keepOrder(root)
-	out := &checked{ctx: ctx, w: root.OutOrStdout()}
+	out, says := &checked{ctx: ctx, w: root.OutOrStdout()}, &messages{w: stderr}
+	defer says.flush(ctx)
 	root.SetOut(out)
+	root.SetErr(says)
 	err := root.ExecuteContext(ctx)
 	if err == nil {
 		err = wrongHelp
@@ -60,10 +62,10 @@ func Execute(ctx context.Context, root *cobra.Command, stderr io.Writer) int {
 		return ExitOK
 	}
 	if errors.Is(err, context.Canceled) && ctx.Err() != nil {
-		fmt.Fprintf(stderr, "%s: interrupted\n", root.Name())
+		fmt.Fprintf(says, "%s: interrupted\n", root.Name())
 		return ExitInterrupt
 	}
-	fmt.Fprintf(stderr, "%s: %s\n", root.Name(), oneLine(err))
+	fmt.Fprintf(says, "%s: %s\n", root.Name(), oneLine(err))
 	var usage *UsageError
 	if errors.As(err, &usage) {
 		return ExitUsage
@@ -79,7 +81,7 @@ type checked struct {
 	err error
 }
 
-// lastWords is how long an interrupted program waits for the reader of its output.
+// lastWords is how long an interrupted program waits for the readers of its output and messages.
 const lastWords = time.Second
 
 func (c *checked) Write(b []byte) (int, error) {

@@ -3,7 +3,6 @@ package cli
 import (
 	"bytes"
 	"context"
-	"io"
 	"strings"
 	"testing"
 
@@ -47,7 +46,6 @@ func TestCompletions(t *testing.T) {
 		root := newRoot()
 		var out, stderr bytes.Buffer
 		root.SetOut(&out)
-		root.SetErr(io.Discard)
 		root.SetArgs(append([]string{cobra.ShellCompNoDescRequestCmd}, strings.Split(line, " ")...))
 		if code := Execute(context.Background(), root, &stderr); code != ExitOK {
 			t.Fatalf("%q: %d, %s", line, code, stderr.String())

@@ -7,6 +7,9 @@
 // The rest is what flags and the configuration file accept (sizes, endpoints, secrets, faults, the treatment of
 // packets), and what commands print: tables, JSON, and errors about files.
 //
-// Nothing here starts a goroutine that outlives its call, except Leaving, whose goroutine may wait forever for the
-// other end of a pipe.
+// What a command writes to standard error doesn't wait for a reader that has stopped, as it comes from the middle of
+// I/O.
+//
+// Nothing here starts a goroutine that outlives its call, except Leaving and the writer of messages, which may wait
+// forever for the other end of a pipe.
 package cli

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -82,4 +83,78 @@ func TestStalledPipe(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestStalledMessages: nobody who writes messages waits for a reader that has stopped, for longer than it takes to
+// notice; when it reads again it gets them in order, and a program that wasn't interrupted doesn't end before.
+func TestStalledMessages(t *testing.T) {
+	for _, reads := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			ctx, interrupt := context.WithCancel(t.Context())
+			defer interrupt()
+			r, w := io.Pipe()
+			defer r.Close()
+			began := time.Now()
+			var taken []string
+			root := &cobra.Command{Use: "program", RunE: func(c *cobra.Command, _ []string) error {
+				for i := range 3 * mostMessages {
+					line := fmt.Sprintln("message", i)
+					if _, err := fmt.Fprint(c.ErrOrStderr(), line); err == nil {
+						taken = append(taken, line)
+					}
+				}
+				if took := time.Since(began); took > patience {
+					t.Errorf("the command waited for %v", took)
+				}
+				time.Sleep(time.Hour - time.Since(began))
+				if !reads {
+					interrupt()
+				}
+				return ctx.Err()
+			}}
+			root.SetArgs([]string{})
+			read := make(chan []byte, 1)
+			if reads {
+				time.AfterFunc(2*time.Hour, func() {
+					all, _ := io.ReadAll(r)
+					read <- all
+				})
+			}
+			Execute(ctx, root, w)
+			switch took := time.Since(began); {
+			case !reads && took > time.Hour+lastWords:
+				t.Errorf("the interrupted program ended after %v", took)
+			case reads && took < 2*time.Hour:
+				t.Errorf("the program ended after %v, before its messages were read", took)
+			}
+			if n := len(taken); n < mostMessages || n > 2*mostMessages {
+				t.Errorf("%d messages were kept", n)
+			}
+			w.Close()
+			if reads {
+				if got, want := string(<-read), strings.Join(taken, ""); got != want {
+					t.Errorf("%d bytes were read, want %d", len(got), len(want))
+				}
+			}
+		})
+	}
+}
+
+// TestMessagesInPlace: while they are read, each message is written before what follows it.
+func TestMessagesInPlace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) { // in virtual time no message is late
+		var both bytes.Buffer
+		root := &cobra.Command{Use: "program", RunE: func(c *cobra.Command, _ []string) error {
+			for range 100 {
+				fmt.Fprintln(c.ErrOrStderr(), "message")
+				fmt.Fprintln(c.OutOrStdout(), "output")
+			}
+			return nil
+		}}
+		root.SetOut(&both)
+		root.SetArgs([]string{})
+		if code := Execute(t.Context(), root, &both); code != ExitOK || both.String() != strings.Repeat("message\noutput\n", 100) {
+			t.Errorf("code %d, output:\n%s", code, both.String())
+		}
+	})
 }
