@@ -82,6 +82,8 @@ func (f *connFlags) refusal(e *host.ConnectError, status *nvme.StatusError) stri
 	case code == nvme.StatusConnectInvalidParameter && at.InData() && at.Offset() == nvme.ConnectDataOffSUBNQN:
 		return fmt.Sprintf("it has no subsystem %s; `nvmeinit discover -t %s -a %s -s %d` lists those that it has",
 			e.SubNQN, e.Transport, e.Peer.Addr(), e.Peer.Port())
+	case code == nvme.StatusConnectInvalidParameter && at.InData() && at.Offset() == nvme.ConnectDataOffCNTLID && e.QID == 0:
+		return fmt.Sprintf("subsystem %s has static controllers, which aren't supported; configure its target to allocate them for hosts", e.SubNQN)
 	case code == nvme.StatusConnectInvalidHost:
 		return fmt.Sprintf("subsystem %s doesn't admit host %s; allow it there (nvmetgt serve --allow-host, and a secret in --dhchap-secrets if it has that), or come as another with -q",
 			e.SubNQN, f.name)

@@ -38,6 +38,20 @@ func TestNoLocalAddress(t *testing.T) {
 	}
 }
 
+// TestStaticControllers: a subsystem with static controllers refuses CNTLID FFFFh, which a user who has never heard of
+// CNTLIDs is told.
+func TestStaticControllers(t *testing.T) {
+	refused := &nvme.StatusError{Status: nvme.StatusConnectInvalidParameter | nvme.StatusDNR,
+		Result: uint64(nvme.InvalidData(nvme.ConnectDataOffCNTLID))}
+	for qid, want := range map[uint16]bool{0: true, 1: false} { // on an I/O queue it is that of a controller that is gone
+		f := connFlags{}
+		said := f.explain(&host.ConnectError{Stage: "Connect", QID: qid, Err: refused}).Error()
+		if strings.Contains(said, "static controllers") != want {
+			t.Errorf("on queue %d: %s", qid, said)
+		}
+	}
+}
+
 // TestConnectAllHelp: the help of connect-all doesn't show flags that it rejects.
 func TestConnectAllHelp(t *testing.T) {
 	var help strings.Builder
