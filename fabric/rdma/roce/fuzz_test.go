@@ -176,7 +176,6 @@ const (
 // fuzzedQP is a queue pair and its memory, which is registered except for its first and last bytes.
 type fuzzedQP struct {
 	t      *testing.T
-	d      *Device
 	peer   netip.Addr
 	ours   bool // the peer is of our kind, and has agreed on all options
 	p      verbs.PD
@@ -190,7 +189,7 @@ type fuzzedQP struct {
 
 func newFuzzedQP(t *testing.T, d *Device, peer netip.Addr, ours bool) *fuzzedQP {
 	t.Helper()
-	f := &fuzzedQP{t: t, d: d, peer: peer, ours: ours, buf: make([]byte, 4096)}
+	f := &fuzzedQP{t: t, peer: peer, ours: ours, buf: make([]byte, 4096)}
 	var err error
 	f.p, err = d.AllocPD()
 	check(t, err)
