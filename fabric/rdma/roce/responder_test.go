@@ -162,3 +162,147 @@ func TestTooManyReads(t *testing.T) {
 		})
 	}
 }
+
+// TestResponderSequence checks the responder's answers packet by packet (IBTA 9.7.5, 9.9.3).
+func TestResponderSequence(t *testing.T) {
+	rawTest("one ACK for a batch", t, func(t *testing.T, r *rawPeer) {
+		for range 4 {
+			r.dev.recv(0, r.dev.sge(0, 100)...)
+		}
+		r.send(r.packet(wire.RCSendOnly, 100, 10), r.packet(wire.RCSendOnly, 101, 10), r.packet(wire.RCSendOnly, 102, 10))
+		r.expect("ACK 102 msn 3")
+	})
+	rawTest("a repetition takes no ACK back", t, func(t *testing.T, r *rawPeer) {
+		first := r.write(wire.RCWriteOnly, 100, 4, 4)
+		r.send(first, r.read(101, 0, 4), r.write(wire.RCWriteOnly, 102, 4, 4), first)
+		r.expect("ACK 100 msn 1", "RC_RDMA_READ_RESPONSE_ONLY 101 +4", "ACK 102 msn 3")
+	})
+	rawTest("no ACK where none is asked for", t, func(t *testing.T, r *rawPeer) {
+		p := r.write(wire.RCWriteOnly, 100, 10, 10)
+		p.AckReq = false
+		r.send(p)
+		r.expect()
+		r.send(r.write(wire.RCWriteOnly, 101, 10, 10))
+		r.expect("ACK 101 msn 2")
+	})
+	rawTest("duplicates are acknowledged, not executed", t, func(t *testing.T, r *rawPeer) {
+		r.dev.recv(0, r.dev.sge(1000, 100)...)
+		r.dev.recv(1, r.dev.sge(2000, 100)...)
+		r.send(r.packet(wire.RCSendOnly, 100, 10))
+		r.expect("ACK 100 msn 1")
+		r.dev.want(0, verbs.WCSuccess)
+		r.send(r.packet(wire.RCSendOnly, 100, 10), r.packet(wire.RCSendOnly, 100, 10))
+		r.expect("ACK 100 msn 1")
+		if c := r.dev.dev.Counters(); c[DuplicateRequest] != 2 || len(r.dev.got) != 0 {
+			t.Errorf("duplicate_request = %d, completions %v", c[DuplicateRequest], r.dev.got)
+		}
+	})
+	rawTest("an ACK does not overtake a READ's data", t, func(t *testing.T, r *rawPeer) {
+		r.send(r.write(wire.RCWriteOnly, 100, 4, 4), r.read(101, 0, 600), r.write(wire.RCWriteOnly, 104, 4, 4))
+		r.expect("ACK 100 msn 1", "RC_RDMA_READ_RESPONSE_FIRST 101 +256", "RC_RDMA_READ_RESPONSE_MIDDLE 102 +256",
+			"RC_RDMA_READ_RESPONSE_LAST 103 +88", "ACK 104 msn 3")
+	})
+	rawTest("READ of nothing needs no key", t, func(t *testing.T, r *rawPeer) {
+		p := r.read(100, 0, 0)
+		p.RETH = wire.RETH{}
+		r.send(p)
+		r.expect("RC_RDMA_READ_RESPONSE_ONLY 100")
+		w := r.write(wire.RCWriteOnly, 101, 0, 0)
+		w.RETH = wire.RETH{}
+		r.send(w)
+		r.expect("ACK 101 msn 2")
+	})
+}
+
+// firstRead makes the READ that the tests of replay repeat: 1000 bytes, in packets 100 to 103.
+func (r *rawPeer) firstRead() {
+	r.t.Helper()
+	fill(r.dev.buf[:2000], 1)
+	r.send(r.read(100, 0, 1000))
+	r.expect("RC_RDMA_READ_RESPONSE_FIRST 100 +256", "RC_RDMA_READ_RESPONSE_MIDDLE 101 +256",
+		"RC_RDMA_READ_RESPONSE_MIDDLE 102 +256", "RC_RDMA_READ_RESPONSE_LAST 103 +232")
+}
+
+// TestReadReplay: a READ may be repeated, whole or from some packet on.
+func TestReadReplay(t *testing.T) {
+	rawTest("whole", t, func(t *testing.T, r *rawPeer) {
+		r.firstRead()
+		r.send(r.read(100, 0, 1000))
+		if n := len(r.answers()); n != 4 {
+			t.Errorf("%d packets", n)
+		}
+	})
+	rawTest("tail", t, func(t *testing.T, r *rawPeer) {
+		r.firstRead()
+		r.send(r.read(102, 512, 488))
+		r.expect("RC_RDMA_READ_RESPONSE_FIRST 102 +256", "RC_RDMA_READ_RESPONSE_LAST 103 +232")
+		if string(r.got[0].Payload) != string(r.dev.buf[512:768]) {
+			t.Error("other data")
+		}
+	})
+	rawTest("one packet", t, func(t *testing.T, r *rawPeer) {
+		r.firstRead()
+		r.send(r.read(101, 256, 256))
+		r.expect("RC_RDMA_READ_RESPONSE_ONLY 101 +256")
+	})
+	rawTest("a SEND repeated before a READ", t, func(t *testing.T, r *rawPeer) {
+		r.send(r.write(wire.RCWriteOnly, 100, 4, 4), r.read(101, 0, 100), r.write(wire.RCWriteOnly, 102, 4, 4))
+		r.answers()
+		r.send(r.write(wire.RCWriteOnly, 100, 4, 4))
+		r.expect("ACK 100 msn 3") // and not 102: the READ's data may be lost
+		r.send(r.write(wire.RCWriteOnly, 100, 4, 4), r.read(101, 0, 100), r.write(wire.RCWriteOnly, 102, 4, 4))
+		r.expect("ACK 100 msn 3", "RC_RDMA_READ_RESPONSE_ONLY 101 +100", "ACK 102 msn 3")
+	})
+	rawTest("a SEND repeated before two READs", t, func(t *testing.T, r *rawPeer) {
+		r.send(r.write(wire.RCWriteOnly, 100, 4, 4), r.read(101, 0, 100), r.read(102, 0, 100))
+		r.answers()
+		r.send(r.write(wire.RCWriteOnly, 100, 4, 4))
+		r.expect("ACK 100 msn 3") // and not 101: the data of both may be lost
+	})
+}
+
+// TestReadReplayRefused: a repeated READ may ask for nothing that it didn't ask for before, and only while its key is
+// valid. The connection goes on.
+func TestReadReplayRefused(t *testing.T) {
+	for name, p := range map[string]func(r *rawPeer) *wire.Packet{
+		"other address": func(r *rawPeer) *wire.Packet { return r.read(102, 513, 100) },
+		"longer":        func(r *rawPeer) *wire.Packet { return r.read(102, 512, 489) },
+		"before it":     func(r *rawPeer) *wire.Packet { return r.read(99, 0, 100) },
+		"other key": func(r *rawPeer) *wire.Packet {
+			p := r.read(100, 0, 1000)
+			p.RETH.RKey++
+			return p
+		},
+		"another key of that memory": func(r *rawPeer) *wire.Packet {
+			w, err := r.dev.pd.AllocMW()
+			check(r.t, err)
+			r.dev.post(verbs.SendWR{WRID: 9, Opcode: verbs.WRBindMW, MW: w, Bind: verbs.MWBind{
+				MR: r.dev.mr, Addr: r.dev.mr.Addr(), Length: 1000, Access: verbs.AccessRemoteRead,
+			}})
+			r.dev.want(9, verbs.WCSuccess)
+			p := r.read(100, 0, 1000)
+			p.RETH.RKey = w.RKey()
+			return p
+		},
+	} {
+		rawTest(name, t, func(t *testing.T, r *rawPeer) {
+			r.firstRead()
+			r.send(p(r))
+			r.expect()
+			if st := r.dev.qp.Query().State; st != verbs.RTS {
+				t.Errorf("state %v", st)
+			}
+		})
+	}
+	// A late repetition: the peer had the data, and the key has become invalid since.
+	rawTest("dead key", t, func(t *testing.T, r *rawPeer) {
+		r.firstRead()
+		again := r.read(100, 0, 1000)
+		check(t, r.dev.mr.Dereg())
+		r.send(again)
+		r.expect()
+		if st := r.dev.qp.Query().State; st != verbs.RTS {
+			t.Errorf("state %v", st)
+		}
+	})
+}
