@@ -48,6 +48,9 @@ func parseArg(arg string) (path string, inPlace bool, err error) {
 	return path, inPlace, nil
 }
 
+// PathOf returns the path in arg, which is what Open takes.
+func PathOf(arg string) string { return strings.TrimSuffix(arg, modeInPlace) }
+
 // openInPlace opens a volume that consists of just the file's bytes.
 func openInPlace(path string, o blockdev.Options) (blockdev.Volume, error) {
 	f, size, undo, err := blockdev.OpenLocked(path, &o)

@@ -161,7 +161,7 @@ subsystems:
 		{"capacity: 1GiB", "capacity: 2GiB", "subsystems[0]: where hosts create namespaces can't be changed"},
 		{`2, volume: "mem:1MiB"`, `2, volume: "mem:2MiB"`, "subsystems[0].namespaces[1]: hosts use it as it is: remove the namespace, then add it anew"},
 		{`1, volume: "mem:1MiB"`, `1, volume: "mem:1MiB", read_only: true`, "subsystems[0].namespaces[0]: hosts use it as it is"},
-		{"state: STATE", "state: VOLUMES", "state: " + errRestart.Error()},
+		{"state: STATE", "state: STATE/elsewhere", "state: " + errRestart.Error()},
 		{"state: STATE", "state: STATE\nmetrics: 127.0.0.1:9090", "metrics: " + errRestart.Error()},
 		{"state: STATE", "state: STATE\ncontrol: STATE/socket", "control: " + errRestart.Error()},
 		{"state: STATE", "state: STATE\npcap: STATE/packets", "pcap: " + errRestart.Error()},

@@ -1,8 +1,6 @@
 package config
 
 import (
-	"path/filepath"
-
 	"github.com/nvme-anywhere/nvmeof/internal/cli"
 	"github.com/nvme-anywhere/nvmeof/nvme/target"
 )
@@ -33,11 +31,6 @@ func (c *Config) checkCreate(at string, s *Subsystem) *FieldError {
 	for i := range s.Namespaces {
 		if n := s.Namespaces[i].NSID; n >= target.FirstCreatedNSID {
 			return field(at+"namespaces", "", "namespace %d: from %d on they are for namespaces that hosts create", n, target.FirstCreatedNSID)
-		}
-	}
-	for i := range c.Subsystems {
-		if o := &c.Subsystems[i]; o != s && o.Create != nil && filepath.Clean(o.Create.Directory) == filepath.Clean(s.Create.Directory) {
-			return field(at+"create.directory", s.Create.Directory, "subsystem %s has it too: give each its own", o.NQN)
 		}
 	}
 	return nil

@@ -139,6 +139,9 @@ var outOfRange = []mistake{
 	{good + "listen:\n- rdma://127.0.0.1\n- rdma://[::1]\n- rdma://[::]\n", "f:8: listen[2] rdma://[::]:4420: rdma://[::1]:4420 listens there as well"},
 	{good + "listen:\n- tcp://127.0.0.1\n-\n", "f:7: listen[1]: it is missing: want rdma://"}, // found by FuzzParse
 	{good + "metrics: 9090\n", `f:5: metrics "9090": want ADDRESS:PORT`},
+	{good + "metrics: 127.0.0.1:4420\n", "f:5: metrics 127.0.0.1:4420: tcp://127.0.0.1:4420 listens there: choose another port"},
+	{good + "listen: [rdma://127.0.0.1, tcp://0.0.0.0:9090]\nmetrics: 127.0.0.1:9090\n", "f:6: metrics 127.0.0.1:9090: tcp://0.0.0.0:9090 listens there"},
+	{good + "listen: [tcp://127.0.0.1:9090]\nmetrics: 0.0.0.0:9090\n", "f:6: metrics 0.0.0.0:9090: tcp://127.0.0.1:9090 listens there"},
 	{good + "log: {level: loud}\n", `f:5: log.level "loud": want debug`},
 	{good + "control: /" + strings.Repeat("x", 107) + "\n", "f:5: control /" + strings.Repeat("x", 107) + ": it has 108 bytes, and the path of a socket has 107 at most"},
 	{good + "limits: {controllers: -1}\n", "f:5: limits.controllers -1"},
@@ -171,6 +174,9 @@ var extreme = []string{
 	"drain_timeout: 0s", "drain_timeout: 1h",
 	"ana:\n- {group: 128, state: optimized}\n- {group: 1, state: change}\n- {group: 1, state: inaccessible, listen: \"tcp://127.0.0.1\"}",
 	"discovery: {nqn: " + nqn + "2}",
+	"listen: [rdma://127.0.0.1:9090, tcp://127.0.0.1, \"tcp://[::]:9090\"]\nmetrics: 127.0.0.1:9090",
+	"  - {volume: disk, read_only: true}\n  - {volume: 'file:./disk', read_only: true}\nstate: disk/state",
+	"state: d\ncontrol: d/control\npcap: d/pcap",
 }
 
 func TestParseExtreme(t *testing.T) {
@@ -220,7 +226,15 @@ var wrongSubsystems = []mistake{
 	{good + "  create: {directory: d, capacity: 1GiB}\n", "f:5: subsystems[0].create: what hosts create must outlive"},
 	{good + "    nsid: 600\n  create: {directory: d, capacity: 1GiB}\nstate: s\n", "f:4: subsystems[0].namespaces: namespace 600: from 513 on"},
 	{good + "  create: {directory: d, capacity: 1GiB}\n- nqn: " + nqn + "2\n  namespaces: []\n  create: {directory: ./d/, capacity: 1GiB}\nstate: s\n",
-		"f:5: subsystems[0].create.directory d: subsystem " + nqn + "2 has it too"},
+		"f:8: subsystems[1].create.directory ./d/: subsystem " + nqn + " has it too: give each its own"},
+	{good + "state: d\ncontrol: ./d\n", "f:6: control ./d: the state directory has it too: give each its own"},
+	{good + "control: d\npcap: d\n", "f:6: pcap d: the control socket has it too"},
+	{good + "  create: {directory: d, capacity: 1GiB}\nstate: d\n", "f:5: subsystems[0].create.directory d: the state directory has it too"},
+	{good + "  - volume: d\npcap: d\n", "f:5: subsystems[0].namespaces[1].volume d: the capture has it too"},
+	{good + "  - volume: d\n  - {volume: 'delay:1ms:file:./d', read_only: true}\n",
+		"f:6: subsystems[0].namespaces[2].volume delay:1ms:file:./d: another namespace of " + nqn + " has it too"},
+	{good + "  - volume: pmem:d\n- nqn: " + nqn + "2\n  namespaces:\n  - volume: pmem:d,mode=inplace\n",
+		"f:8: subsystems[1].namespaces[0].volume pmem:d,mode=inplace: another namespace of " + nqn + " has it too"},
 	{good + "    nsid: 513\n  create: {directory: d, capacity: 1GiB}\nstate: s\n", "f:4: subsystems[0].namespaces: namespace 513: from 513 on"},
 	{good + strings.Repeat("  - volume: mem:1MiB\n", 512) + "  create: {directory: d, capacity: 1GiB}\nstate: s\n", "f:4: subsystems[0].namespaces: at most 512"},
 	{good + "    nsid: 7\n  - volume: mem:1MiB\n    nsid: 7\n", "f:7: subsystems[0].namespaces[1].nsid 7: it is given twice"},

@@ -21,7 +21,7 @@ func TestMarshalTexts(t *testing.T) {
 		texts = append(texts, s)
 	}
 	for _, s := range texts {
-		c := &Config{Subsystems: []Subsystem{{NQN: nqn, Namespaces: []Namespace{{Volume: s}}}}, State: s}
+		c := &Config{Subsystems: []Subsystem{{NQN: nqn, Namespaces: []Namespace{{Volume: s}}}}, Authentication: &Authentication{Secrets: s}}
 		b, err := c.Marshal()
 		if err != nil {
 			t.Errorf("%q: %v", s, err)
@@ -30,8 +30,8 @@ func TestMarshalTexts(t *testing.T) {
 		again, err := Parse("f", b)
 		if err != nil {
 			t.Errorf("%q: %v in\n%s", s, err, b)
-		} else if v := again.Subsystems[0].Namespaces[0].Volume; v != s || again.State != s {
-			t.Errorf("%q is read as %q and %q", s, v, again.State)
+		} else if v := again.Subsystems[0].Namespaces[0].Volume; v != s || again.Authentication.Secrets != s {
+			t.Errorf("%q is read as %q and %q", s, v, again.Authentication.Secrets)
 		}
 	}
 }

@@ -44,7 +44,7 @@ const MaxSocketPath = len(unix.RawSockaddrUnix{}.Path) - 1
 
 // Validate reports the first invalid value, as a *FieldError without file and line.
 func (c *Config) Validate() error {
-	for _, check := range []func() *FieldError{c.checkListen, c.checkDiscovery, c.checkAuthentication, c.checkNetwork, c.checkLimits, c.checkObservation, c.checkDrain, c.checkSubsystems, c.checkANA} {
+	for _, check := range []func() *FieldError{c.checkListen, c.checkDiscovery, c.checkAuthentication, c.checkNetwork, c.checkLimits, c.checkObservation, c.checkDrain, c.checkSubsystems, c.checkPaths, c.checkANA} {
 		if err := check(); err != nil {
 			return err
 		}
@@ -161,13 +161,32 @@ func (c *Config) checkObservation() *FieldError {
 			return field("log.level", fmt.Sprintf("%q", c.Log.Level), "want %s", cli.Or(LogLevels))
 		}
 	}
-	if c.Metrics != "" {
-		if _, err := netip.ParseAddrPort(c.Metrics); err != nil {
-			return field("metrics", fmt.Sprintf("%q", c.Metrics), "want ADDRESS:PORT, as 127.0.0.1:9090")
-		}
+	if err := c.checkMetrics(); err != nil {
+		return err
 	}
 	if len(c.Control) > MaxSocketPath {
 		return field("control", c.Control, "it has %d bytes, and the path of a socket has %d at most", len(c.Control), MaxSocketPath)
+	}
+	return nil
+}
+
+func (c *Config) checkMetrics() *FieldError {
+	if c.Metrics == "" {
+		return nil
+	}
+	addr, err := netip.ParseAddrPort(c.Metrics)
+	if err != nil {
+		return field("metrics", fmt.Sprintf("%q", c.Metrics), "want ADDRESS:PORT, as 127.0.0.1:9090")
+	}
+	listen := c.Listen
+	if len(listen) == 0 {
+		listen = defaultListen()
+	}
+	m := cli.Endpoint{Transport: nvme.TransportTCP, Addr: addr}
+	for _, e := range listen {
+		if e == m || e.Overlaps(m) {
+			return field("metrics", c.Metrics, "%s listens there: choose another port", e)
+		}
 	}
 	return nil
 }

@@ -1,0 +1,77 @@
+package config
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"github.com/nvme-anywhere/nvmeof/blockdev/wrap"
+	"github.com/nvme-anywhere/nvmeof/persist"
+)
+
+// paths are the paths that the target makes or opens for itself, with what each is.
+type paths map[string]use
+
+// use is what a path is for.
+type use struct {
+	what   string // the subject of an error
+	shared bool   // others may read it, too
+}
+
+// checkPaths refuses a path that is given for two things: at most one of them could be opened. It compares names and
+// doesn't look at files, so it doesn't find a second name of one file.
+func (c *Config) checkPaths() *FieldError {
+	seen := paths{}
+	for _, p := range []struct{ name, path, what string }{
+		{"state", c.State, "the state directory"}, {"control", c.Control, "the control socket"}, {"pcap", c.Pcap, "the capture"},
+	} {
+		if err := seen.take(p.name, p.path, p.path, use{what: p.what}); err != nil {
+			return err
+		}
+	}
+	for i := range c.Subsystems {
+		s, at := &c.Subsystems[i], fmt.Sprintf("subsystems[%d].", i)
+		if s.Create != nil {
+			if err := seen.take(at+"create.directory", s.Create.Directory, s.Create.Directory, use{what: "subsystem " + s.NQN}); err != nil {
+				return err
+			}
+		}
+		for j := range s.Namespaces {
+			n := &s.Namespaces[j]
+			u := use{what: "another namespace of " + s.NQN, shared: n.ReadOnly}
+			if err := seen.take(fmt.Sprintf("%snamespaces[%d].volume", at, j), n.Volume, volumePath(n.Volume), u); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// take adds a path, which may be "", of a field with a value.
+func (ps paths) take(name, value, path string, u use) *FieldError {
+	if path == "" {
+		return nil
+	}
+	path = filepath.Clean(path)
+	if other, twice := ps[path]; twice && !(other.shared && u.shared) {
+		return field(name, value, "%s has it too: give each its own", other.what)
+	}
+	ps[path] = u
+	return nil
+}
+
+// volumePath returns the path of the file or device behind a volume; "" if there is none.
+func volumePath(spec string) string {
+	spec = wrap.Innermost(spec)
+	switch kind, arg, found := strings.Cut(spec, ":"); {
+	case !found:
+		return spec
+	case kind == "mem" || kind == "null":
+		return ""
+	case kind == "file":
+		return arg
+	case kind == persist.Kind().Name:
+		return persist.PathOf(arg)
+	}
+	return spec // a colon in its name
+}
