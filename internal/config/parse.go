@@ -62,7 +62,7 @@ func Parse(name string, b []byte) (*Config, error) {
 		return nil, located(name, err)
 	}
 	var fe *FieldError
-	if err := guarded(func() error { fe = cmp.Or(second(file), misfit(file)); return nil }); err != nil {
+	if err := guarded(func() error { fe = cmp.Or(second(file), endless(file), misfit(file)); return nil }); err != nil {
 		return nil, located(name, err)
 	}
 	if fe != nil {
@@ -110,6 +110,25 @@ func second(file *ast.File) *FieldError {
 			return &FieldError{Line: doc.Body.GetToken().Position.Line, Err: errors.New("a second document begins above: a configuration is one, so leave out its \"---\"")}
 		}
 		seen = true
+	}
+	return nil
+}
+
+// endless finds an alias within what its anchor marks. The YAML library's errors about it lack the line, or name Go types.
+func endless(file *ast.File) *FieldError {
+	for _, doc := range file.Docs {
+		if doc.Body == nil {
+			continue
+		}
+		for _, n := range ast.Filter(ast.AnchorType, doc.Body) {
+			anchor := n.(*ast.AnchorNode)
+			name := anchor.Name.GetToken().Value
+			for _, a := range ast.Filter(ast.AliasType, anchor.Value) {
+				if a.(*ast.AliasNode).Value.GetToken().Value == name {
+					return &FieldError{Line: a.GetToken().Position.Line, Err: fmt.Errorf("*%s is part of what &%s marks, which would have no end: write out what is meant", name, name)}
+				}
+			}
+		}
 	}
 	return nil
 }
@@ -192,6 +211,10 @@ func located(name string, err error) *FieldError {
 		fe.Err = errors.New("the line is indented by a tab: want spaces")
 	case text == "non-map value is specified", text == "unexpected key name":
 		fe.Err = errors.New(`want keys with values, as "key: value"`)
+	case strings.HasPrefix(text, "duplicate key "):
+		fe.Err = fmt.Errorf(`%s is given here, and in what "<<" merges, too: leave one of them out`, strings.TrimPrefix(text, "duplicate key "))
+	case strings.HasPrefix(text, "could not find alias "):
+		fe.Err = fmt.Errorf("there is no anchor %s above: put the value in quotes if it is no alias", strings.TrimPrefix(text, "could not find alias "))
 	case strings.Contains(text, "not allowed in this context"):
 		fe.Err = errors.New("it doesn't belong here: look whether this line is indented as those beside it, and whether a value with \": \" lacks its quotes")
 	}

@@ -10,6 +10,9 @@ import (
 
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/token"
+
+	"github.com/nvme-anywhere/nvmeof/nvme/target"
 )
 
 // misfit finds the first value that doesn't fit its field. In that case the YAML library's errors name Go types and
@@ -47,7 +50,7 @@ func misfitIn(node ast.Node, t reflect.Type, field string) *FieldError {
 		return misfitMapping(n, []*ast.MappingValueNode{n}, t, field)
 	case *ast.SequenceNode:
 		if t.Kind() != reflect.Slice {
-			want = wanted(t)
+			want = wanted(t, field)
 			break
 		}
 		for i, v := range n.Values {
@@ -83,7 +86,7 @@ func misfitMapping(node ast.Node, values []*ast.MappingValueNode, t reflect.Type
 	} else if !isText && t.Kind() == reflect.Struct {
 		return misfitAmong(values, t, field)
 	}
-	return unwanted(node, wanted(t), field)
+	return unwanted(node, wanted(t, field), field)
 }
 
 // torn returns the text of a key and a value with only the colon between them.
@@ -205,7 +208,11 @@ func misfitText(node ast.Node, t reflect.Type, field string) *FieldError {
 	if fits {
 		return nil
 	}
-	e.Err = fmt.Errorf("want %s", wanted(t))
+	want := wanted(t, field)
+	if tk.Type == token.DoubleQuoteType || tk.Type == token.SingleQuoteType {
+		want += ", without quotes"
+	}
+	e.Err = fmt.Errorf("want %s", want)
 	return e
 }
 
@@ -242,8 +249,11 @@ func inRange(number any, t reflect.Type) bool {
 	return false
 }
 
+// largest holds the largest values of whole numbers that can't be negative, by key.
+var largest = map[string]uint32{"nsid": target.MaxNSID, "ana_group": target.MaxANAGroup, "group": target.MaxANAGroup}
+
 // wanted describes the values that a field of type t takes.
-func wanted(t reflect.Type) string {
+func wanted(t reflect.Type, field string) string {
 	if reflect.PointerTo(t).Implements(reflect.TypeFor[encoding.TextUnmarshaler]()) {
 		return "one value"
 	}
@@ -257,7 +267,7 @@ func wanted(t reflect.Type) string {
 	case reflect.Int, reflect.Int64:
 		return "a whole number"
 	case reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
-		return fmt.Sprintf("a whole number from 0 to %d", uint64(1)<<t.Bits()-1)
+		return fmt.Sprintf("a whole number from 1 to %d", largest[field[strings.LastIndexByte(field, '.')+1:]])
 	}
 	return "one value"
 }
