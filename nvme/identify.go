@@ -19,6 +19,7 @@ const (
 	CNSAttachedControllers   CNS = 0x12 // ControllerList
 	CNSControllers           CNS = 0x13 // ControllerList
 	CNSCommandSetAllocated   CNS = 0x1a // NSIDList
+	CNSCommandSetAllocatedNS CNS = 0x1b // as CNSCommandSetNamespace
 	CNSCommandSets           CNS = 0x1c
 )
 

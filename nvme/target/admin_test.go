@@ -37,6 +37,9 @@ func TestIdentifyErrors(t *testing.T) {
 		{nvme.CNSNVMSets, 0, 0, nvme.StatusInvalidField | dnr},
 		{nvme.CNSAllocatedNSIDs, nvme.NSIDAll, 0, nvme.StatusInvalidNamespace | dnr},
 		{nvme.CNSAttachedControllers, 0, 0, nvme.StatusInvalidNamespace | dnr},
+		{nvme.CNSAttachedControllers, nvme.NSIDAll, 0, nvme.StatusInvalidField | dnr},
+		{nvme.CNSIndependentNamespace, nvme.NSIDAll, 0, nvme.StatusInvalidNamespace | dnr},
+		{nvme.CNSCommandSetNamespace, nvme.NSIDAll, nvme.CSINVM, nvme.StatusInvalidNamespace | dnr},
 		{nvme.CNSCommandSets, 0, 0, nvme.StatusInvalidField | dnr}, // there is no controller 0
 		{0xff, 0, 0, nvme.StatusInvalidField | dnr},
 		{nvme.CNSActiveNSIDs, 1, 0, 0},

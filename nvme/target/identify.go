@@ -54,7 +54,7 @@ func (r *Request) identifyPage() ([]byte, nvme.Status, uint16) {
 		return c.identifyControllers(cns, r.Cmd.NSID(), r.Cmd.CNTID())
 	case nvme.CNSCommandSets:
 		return c.identifyCommandSets(r.Cmd.CNTID())
-	case nvme.CNSCommandSetNamespace, nvme.CNSCommandSetController:
+	case nvme.CNSCommandSetNamespace, nvme.CNSCommandSetAllocatedNS, nvme.CNSCommandSetController:
 		return c.identifyCommandSet(cns, r.Cmd.IdentifyCSI(), r.Cmd.NSID())
 	}
 	return nil, nvme.StatusInvalidField, offCNS
@@ -81,7 +81,11 @@ func (c *controller) identifyActive(cns nvme.CNS, after uint32) ([]byte, nvme.St
 // identifyControllers lists the controllers of the subsystem, or those that a namespace is attached to, from an
 // identifier on.
 func (c *controller) identifyControllers(cns nvme.CNS, nsid uint32, from uint16) ([]byte, nvme.Status, uint16) {
-	if cns == nvme.CNSAttachedControllers && (nsid == 0 || nsid > c.sub.nn()) {
+	switch {
+	case cns == nvme.CNSControllers: // whatever the NSID
+	case nsid == nvme.NSIDAll:
+		return nil, nvme.StatusInvalidField, offNSID
+	case nsid == 0 || nsid > c.sub.nn():
 		return nil, nvme.StatusInvalidNamespace, offNSID
 	}
 	var list nvme.ControllerList
@@ -111,6 +115,9 @@ func (c *controller) identifyOne(cns nvme.CNS, nsid uint32) ([]byte, nvme.Status
 	switch {
 	case nsid == nvme.NSIDAll && cns == nvme.CNSNamespace && c.sub.managed != nil:
 		return c.commonFormats(), 0, 0
+	case nsid == nvme.NSIDAll && cns == nvme.CNSIndependentNamespace && c.sub.managed != nil:
+		p := nvme.IdentifyNamespaceIndependent{NMIC: nvme.NMICShared} // as in commonFormats
+		return p.AppendTo(nil), 0, 0
 	case nsid == 0 || nsid > c.sub.nn(), ns == nil && cns == nvme.CNSDescriptors:
 		return nil, nvme.StatusInvalidNamespace, offNSID
 	case ns == nil:
@@ -134,6 +141,7 @@ func (c *controller) identifyCommandSet(cns nvme.CNS, csi nvme.CSI, nsid uint32)
 	case cns == nvme.CNSCommandSetController:
 		var p nvme.IdentifyControllerNVM // no limits except those of every command
 		return p.AppendTo(nil), 0, 0
+	case nsid == nvme.NSIDAll && cns == nvme.CNSCommandSetNamespace && c.sub.managed != nil: // what all namespaces have in common
 	case nsid == 0 || nsid > c.sub.nn():
 		return nil, nvme.StatusInvalidNamespace, offNSID
 	}

@@ -144,6 +144,18 @@ func TestIdentifyManaged(t *testing.T) {
 			t.Errorf("namespace %#x: %+v, %v", nsid, ns, err)
 		}
 	}
+	var common nvme.IdentifyNamespaceIndependent
+	if err := common.Parse(identifyPage(s.admin, nvme.CNSIndependentNamespace, nvme.NSIDAll)); err != nil || common.NMIC != nvme.NMICShared || common.NSTAT != 0 {
+		t.Errorf("what all namespaces have in common: %+v, %v", common, err)
+	}
+	identifyPage(s.admin, nvme.CNSCommandSetNamespace, nvme.NSIDAll)
+	for _, nsid := range []uint32{1, private, MaxNSID} { // MaxNSID is not allocated
+		identifyPage(s.admin, nvme.CNSCommandSetAllocatedNS, nsid)
+	}
+	for _, nsid := range []uint32{0, nvme.NSIDAll} {
+		cmd := command(func(c *nvme.Command) { c.SetIdentify(nvme.CNSCommandSetAllocatedNS, nsid, 0, nvme.CSINVM) })
+		s.admin.fails(cmd, make([]byte, nvme.PageSize), nvme.StatusInvalidNamespace|dnr)
+	}
 }
 
 // TestIdentifyGranularity: the sizes that I/O had best have are reported as 0-based counts of blocks, as far as fields
