@@ -126,42 +126,34 @@ func TestKATOFeature(t *testing.T) {
 // is shut down (NVMe base, "Keep Alive Timer Activation"). Its association lasts for two minutes at least ("Message-based
 // Controller Initialization"), but not forever.
 func TestKeepAliveNotReady(t *testing.T) {
-	const kato = 5 * time.Second
-	none := func(*testing.T, *fakeConn) {}
-	write := func(cc nvme.CC) func(*testing.T, *fakeConn) {
-		return func(_ *testing.T, q *fakeConn) { q.must(setProperty(nvme.PropCC, uint64(cc)), nil) }
-	}
-	const shutdown = nvme.CCFabrics | nvme.CCEnable | nvme.CCSHNNormal
+	const (
+		kato     = 5 * time.Second
+		disabled = nvme.CCFabrics
+		enabled  = nvme.CCFabrics | nvme.CCEnable
+		shutdown = enabled | nvme.CCSHNNormal
+	)
 	for name, tc := range map[string]struct {
-		enabled bool
-		change  func(*testing.T, *fakeConn)
-		lasts   time.Duration
+		ccs   []nvme.CC // what the host writes, with a minute behind each that doesn't enable the controller
+		lasts time.Duration
 	}{
-		"not enabled":  {false, none, 2 * time.Minute},
-		"disabled":     {true, write(nvme.CCFabrics), 2 * time.Minute},
-		"shut down":    {true, write(shutdown), 2 * time.Minute},
-		"enabled":      {true, none, kato},
-		"enabled late": {false, func(t *testing.T, q *fakeConn) { time.Sleep(time.Minute); write(nvme.CCFabrics|nvme.CCEnable)(t, q) }, kato},
-		"enabled again": {true, func(t *testing.T, q *fakeConn) {
-			write(nvme.CCFabrics)(t, q)
-			time.Sleep(time.Minute)
-			write(nvme.CCFabrics|nvme.CCEnable)(t, q)
-		}, kato},
-		"no more shut down": {true, func(t *testing.T, q *fakeConn) {
-			write(shutdown)(t, q)
-			time.Sleep(time.Minute)
-			write(nvme.CCFabrics|nvme.CCEnable)(t, q)
-		}, kato},
+		"not enabled":       {nil, 2 * time.Minute},
+		"enabled":           {[]nvme.CC{enabled}, kato},
+		"enabled late":      {[]nvme.CC{disabled, enabled}, kato},
+		"disabled":          {[]nvme.CC{enabled, disabled}, time.Minute},
+		"enabled again":     {[]nvme.CC{enabled, disabled, enabled}, kato},
+		"shut down":         {[]nvme.CC{enabled, shutdown}, time.Minute},
+		"no more shut down": {[]nvme.CC{enabled, shutdown, enabled}, kato},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, tg *Target) {
 				q := dial(t, tg)
-				if tc.enabled {
-					connectAdmin(q, testNQN, uint32(kato.Milliseconds()))
-				} else {
-					q.must(connectCommand(0, 31, uint32(kato.Milliseconds())), connectData(t, nvme.CNTLIDDynamic, testNQN))
+				q.must(connectCommand(0, 31, uint32(kato.Milliseconds())), connectData(t, nvme.CNTLIDDynamic, testNQN))
+				for _, cc := range tc.ccs {
+					q.must(setProperty(nvme.PropCC, uint64(cc)), nil)
+					if cc != enabled {
+						time.Sleep(time.Minute)
+					}
 				}
-				tc.change(t, q)
 				q.endsAfter(t, tc.lasts)
 			})
 		})
