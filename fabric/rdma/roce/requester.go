@@ -210,10 +210,7 @@ func (q *qp) begin(t *txBatch, w *sendWQE) bool {
 func (q *qp) cut(w *sendWQE) {
 	w.mtu = q.carries(w)
 	w.packets = max(1, (w.length+w.mtu-1)/w.mtu)
-	switch {
-	case w.isAtomic():
-		w.packets = 1
-	case w.isSend() && q.selective && w.packets > 1:
+	if w.isSend() && q.selective && w.packets > 1 {
 		w.mtu = ((w.length+w.packets-1)/w.packets + 3) &^ 3 // only a message's last packet is padded
 	}
 }
