@@ -18,6 +18,7 @@ package roce
 //
 //   - one for a batch, none if none is asked for, never before a READ's data:
 //     TestResponderSequence
+//   - who asks for one: TestWhoAsksForAck, TestAsksWithinWindow
 //   - ghost ACKs and NAKs, for nothing outstanding: TestDroppedSilently, TestAcknowledgements,
 //     TestAcknowledgementsOfOurs (also selective ones)
 //   - implied by a later ACK or answer, and an implied NAK: TestAcknowledgements,
@@ -55,12 +56,14 @@ package roce
 //
 //   - whole, in part, not otherwise, with an invalid key: TestReadReplay; executed once: TestAtomics, TestAtomicReplay
 //   - answers that haven't been sent: TestAnswersTakenBack, TestRepetitionsTakeNoPlace
+//   - of a large READ, no more than a piece: TestReadIsCut, TestReadStep
 //   - more than agreed: TestTooManyReads, TestNoReadsAgreed
 //
 // PSNs wrap around: TestMishapToEachPacket begins at 0xfffff0, TestOperations at 0xfffffd, TestHistories near there.
 //
 // Teardown under traffic: TestTearDownUnderLoad, TestDestroyLeavesNothing, TestFlush, TestRoomOfWhoEnds. Memory that is
-// being sent when a window ends: TestLocalInvWaitsForAnswer, TestWindowEndsAfterAnswer.
+// being sent when a window or region ends: TestLocalInvWaitsForAnswer, TestWindowEndsAfterAnswer,
+// TestDeregWaitsForAnswer; or when a request is complete: TestRepetitionLeavesFirst.
 //
 // Errors and their completions
 //
@@ -69,7 +72,9 @@ package roce
 //   - of the receive in use: TestReceiveFaults; of the requester itself: TestLocalFaults
 //   - of the device: TestSocketFails; of the completion queue: TestCompletionQueueOverrun
 //
-// Congestion: TestCongestion, TestCongestionNotification, TestTrafficClass.
+// Congestion: TestCongestion, TestCongestionNotification, TestTrafficClass; the law of the windows: TestWindowGrows,
+// TestWindowShrinks, TestFewLossesAreChance, TestSilenceClosesWindow, TestSilenceWasLate; their bounds:
+// TestWindowWithinBound, TestOutstandingFitScoreboard.
 //
 // Messages of connection management (package cm)
 //

@@ -324,12 +324,16 @@ func TestTrafficClass(t *testing.T) {
 	}
 }
 
-// TestMarkAfterSlowStart: a mark reduces a window by half while it still grows fast, and by a quarter later.
+// TestMarkAfterSlowStart: a mark reduces a window by half while it still grows fast, and by a quarter later; further
+// marks in the same round trip change nothing.
 func TestMarkAfterSlowStart(t *testing.T) {
+	const rtt = time.Millisecond
 	w := newWindow(64<<10, minWindow, 1<<20)
-	for at, want := range []int{32 << 10, 24 << 10, 18 << 10} {
-		if w.marked(time.Duration(at)*time.Second, time.Millisecond); w.size != want {
-			t.Errorf("%d bytes after mark %d, want %d", w.size, at, want)
+	for i, want := range []int{32 << 10, 24 << 10, 18 << 10} {
+		for within := range 4 {
+			if w.marked(time.Duration(i)*rtt+time.Duration(within)*rtt/4, rtt); w.size != want {
+				t.Errorf("%d bytes after mark %d of round trip %d, want %d", w.size, within, i, want)
+			}
 		}
 	}
 }

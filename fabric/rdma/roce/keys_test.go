@@ -5,6 +5,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/roce/wire"
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
 )
 
@@ -261,6 +262,37 @@ func TestWindowKeysDiffer(t *testing.T) {
 		if a == b || c == a || c == b {
 			t.Errorf("keys %#x, %#x, %#x", a, b, c)
 		}
+	})
+}
+
+// TestKeysOfNothing: the key of a region that is gone opens nothing to the peer, and the keys of regions and windows
+// that are gone take no place in the table of keys.
+func TestKeysOfNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRaw(t, pairConfig{})
+		s := r.dev
+		used := s.dev.rkeys.used
+		for range 10 {
+			w, err := s.pd.AllocMW()
+			check(t, err)
+			w.RKey()
+			check(t, w.Dealloc())
+		}
+		m, err := s.pd.RegMR(make([]byte, 256), verbs.AccessRemoteRead)
+		check(t, err)
+		read := func(psn int) *wire.Packet {
+			p := r.read(psn, 0, 256)
+			p.RETH.VA, p.RETH.RKey = m.Addr(), m.RKey()
+			return p
+		}
+		r.send(read(100))
+		r.expect("RC_RDMA_READ_RESPONSE_ONLY 100 +256")
+		check(t, m.Dereg())
+		if n := s.dev.rkeys.used; n != used {
+			t.Errorf("%d keys are in use, want %d as before", n, used)
+		}
+		r.send(read(101))
+		r.expect("NAK remote access error 101 msn 1")
 	})
 }
 

@@ -1,6 +1,7 @@
 package roce
 
 import (
+	"math"
 	"testing"
 	"time"
 )
@@ -69,5 +70,49 @@ func TestPatience(t *testing.T) {
 	}
 	if p.patience != 0 {
 		t.Errorf("the samples of whole round trips don't count: %v", p.timeout(0))
+	}
+}
+
+// TestSmoothedRoundTrip: of one sample in each round trip the smoothed one and its deviation are made as in RFC 6298.
+func TestSmoothedRoundTrip(t *testing.T) {
+	var p path
+	now := time.Second
+	var srtt, rttvar float64
+	for i, trip := range []time.Duration{8, 16, 4, 30, 9, 9, 9, 70, 1, 12} {
+		trip *= time.Millisecond
+		now += 100 * time.Millisecond
+		p.sample(trip, now)
+		if r := float64(trip); i == 0 {
+			srtt, rttvar = r, r/2
+		} else {
+			rttvar = rttvar*3/4 + math.Abs(srtt-r)/4
+			srtt = srtt*7/8 + r/8
+		}
+		const rounding = 20 // ns
+		if math.Abs(float64(p.rtt)-srtt) > rounding || math.Abs(float64(p.rttVar)-rttvar) > rounding {
+			t.Fatalf("after sample %d: %v and %v, want %v and %v", i, p.rtt, p.rttVar, time.Duration(srtt), time.Duration(rttvar))
+		}
+	}
+}
+
+// TestShortestRoundTrip: the shortest round trip is that of the last seconds: a path that has become longer is known to
+// be so.
+func TestShortestRoundTrip(t *testing.T) {
+	var p path
+	now := time.Second
+	for range 10 {
+		p.sample(time.Millisecond, now)
+		now += minimumPeriod / 10
+	}
+	p.sample(3*time.Millisecond, now)
+	if p.rttMin.value() != time.Millisecond || !p.delayed() {
+		t.Errorf("the shortest round trip is %v, and a longer one is taken for a delay: %v", p.rttMin.value(), p.delayed())
+	}
+	for range 21 {
+		p.sample(3*time.Millisecond, now)
+		now += minimumPeriod / 10
+	}
+	if p.rttMin.value() != 3*time.Millisecond || p.delayed() {
+		t.Errorf("after two periods it is %v, and the usual one is taken for a delay: %v", p.rttMin.value(), p.delayed())
 	}
 }

@@ -1,6 +1,7 @@
 package roce
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"testing"
@@ -46,7 +47,7 @@ func newRaw(t *testing.T, c pairConfig) *rawPeer {
 	r := &rawPeer{t: t, conn: conn, dev: s, dst: netip.AddrPortFrom(addrB, wire.Port)}
 	r.flow = wire.NewFlow(conn.LocalAddr(), r.dst)
 	r.toRTR(p.cfg, rawRate)
-	check(t, s.qp.Modify(verbs.QPAttr{State: verbs.RTS, SQPSN: rawPSN, Timeout: 17, RetryCnt: 2, RNRRetry: 1, MaxRdAtomic: rawRate}))
+	check(t, s.qp.Modify(verbs.QPAttr{State: verbs.RTS, SQPSN: rawPSN, Timeout: cmp.Or(c.timeout, 17), RetryCnt: 2, RNRRetry: 1, MaxRdAtomic: rawRate}))
 	t.Cleanup(func() { _ = s.dev.Close() })
 	return r
 }

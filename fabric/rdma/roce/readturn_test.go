@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/roce/wire"
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
 	"github.com/nvme-anywhere/nvmeof/internal/simnet"
 )
@@ -59,4 +60,71 @@ func testReadTurns(t *testing.T, foreign, same bool) {
 		t.Errorf("a READ of %d bytes isn't over; %s", large, dump(p.a.dev))
 	}
 	time.Sleep(10 * time.Millisecond)
+}
+
+// TestReadIsCut: a READ is requested in pieces that the receive buffer can take. When a piece is asked for again, from
+// some packet on, that ends where the piece does: a responder need not answer more than it was asked for (IBTA
+// 9.7.5.1.4).
+func TestReadIsCut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRaw(t, pairConfig{})
+		d := r.dev.dev
+		d.mu.Lock()
+		d.readPiece = 4*rawMTU - 1 // rounded up to whole packets
+		d.mu.Unlock()
+		r.dev.post(verbs.SendWR{WRID: 1, Opcode: verbs.WRRDMARead, SGList: r.dev.sge(0, 10*rawMTU), RemoteAddr: 1 << 40, RKey: 7})
+		r.answers()
+		r.wantReads([3]int{100, 0, 4}, [3]int{104, 4, 4}, [3]int{108, 8, 2})
+		r.send(r.packet(wire.RCReadResponseFirst, 100, rawMTU), r.packet(wire.RCReadResponseMiddle, 101, rawMTU))
+		r.expect()
+		time.Sleep(minEarlyTimeout)
+		r.answers()
+		r.wantReads([3]int{102, 2, 2})
+		r.send(r.packet(wire.RCReadResponseFirst, 102, rawMTU), r.packet(wire.RCReadResponseLast, 103, rawMTU))
+		r.answers()
+		r.wantReads([3]int{104, 4, 4}, [3]int{108, 8, 2})
+	})
+}
+
+// wantReads checks the requests of READs that were received last: their PSNs, and the packets from which on they ask
+// for so many.
+func (r *rawPeer) wantReads(want ...[3]int) {
+	r.t.Helper()
+	var got [][3]int
+	for _, p := range r.got {
+		if p.Opcode != wire.RCReadRequest || p.RETH.Length%rawMTU != 0 {
+			r.t.Fatalf("%s with a length of %d", describe(&p), p.RETH.Length)
+		}
+		got = append(got, [3]int{int(p.PSN), int(p.RETH.VA-1<<40) / rawMTU, int(p.RETH.Length) / rawMTU})
+	}
+	if fmt.Sprint(got) != fmt.Sprint(want) {
+		r.t.Errorf("READs of %v, want %v", got, want)
+	}
+}
+
+// TestReadStep: a READ asks a peer of our kind for a quarter of the window at once, so that a retry doesn't ask for
+// more; but for two large packets, if half of the window has room for them, and always for one packet.
+func TestReadStep(t *testing.T) {
+	for _, c := range []struct{ window, want int }{
+		{64 << 10, 16 << 10},
+		{32 << 10, 8 << 10},
+		{20 << 10, 8 << 10},
+		{16 << 10, 8 << 10},
+		{8 << 10, 4 << 10},
+		{10000, 5000 / rawMTU * rawMTU},
+		{rawMTU, rawMTU},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRaw(t, pairConfig{ours: true})
+			d := r.dev.dev
+			d.mu.Lock()
+			d.paths[addrA].reads = newWindow(c.window, c.window, c.window)
+			d.mu.Unlock()
+			r.dev.post(verbs.SendWR{WRID: 1, Opcode: verbs.WRRDMARead, SGList: r.dev.sge(0, 128<<10), RemoteAddr: 1 << 40, RKey: 7})
+			r.answers()
+			if n := int(r.got[0].RETH.Length); n != c.want {
+				t.Errorf("with a window of %d the first READ asks for %d bytes, want %d", c.window, n, c.want)
+			}
+		})
+	}
 }

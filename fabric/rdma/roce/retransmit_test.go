@@ -25,12 +25,52 @@ func TestSequenceErrors(t *testing.T) {
 		if window() != before/2 {
 			t.Errorf("window %d after %d", window(), before)
 		}
+		r.send(r.nak(wire.NAKPSNSequenceError, 103)) // before what was sent again can have been answered
+		r.expect()
 		time.Sleep(2 * assumedRTT)
 		r.send(r.nak(wire.NAKPSNSequenceError, 103))
 		r.expect("RC_RDMA_WRITE_ONLY 103 +232")
 		r.send(r.ack(103))
 		r.dev.want(1, verbs.WCSuccess)
 	})
+}
+
+// TestSilenceClosesWindow: silence halves the window, but only once until something is heard, and with a peer of our
+// kind not before it was asked what it has. From then on only the oldest packet is sent. When something is heard all
+// others follow, even those that the peer had held: it may have dropped them.
+func TestSilenceClosesWindow(t *testing.T) {
+	for _, ours := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRaw(t, pairConfig{ours: ours})
+			window := func() int { return r.dev.dev.qpInfos()[0].Window }
+			r.post(1, verbs.WRRDMAWrite, 3*rawMTU)
+			r.answers()
+			if ours {
+				r.send(r.arrived(100, 1, 2))
+				r.expect("RC_RDMA_WRITE_ONLY 100 +256")
+			}
+			for hushed(r.dev) == 0 {
+				if window() != initialWindow {
+					t.Fatalf("ours=%v: the window is %d before the peer is taken to be gone", ours, window())
+				}
+				time.Sleep(time.Millisecond)
+			}
+			r.answers()
+			time.Sleep(300 * time.Millisecond)
+			for _, sent := range r.answers() {
+				if sent != "RC_RDMA_WRITE_ONLY 100 +256" {
+					t.Errorf("ours=%v: during silence it sends %s", ours, sent)
+				}
+			}
+			if window() != initialWindow/2 {
+				t.Errorf("ours=%v: the window is %d after silence, want %d", ours, window(), initialWindow/2)
+			}
+			r.send(r.ack(100))
+			r.expect("RC_RDMA_WRITE_ONLY 101 +256", "RC_RDMA_WRITE_ONLY 102 +256")
+			r.send(r.ack(102))
+			r.dev.want(1, verbs.WCSuccess)
+		})
+	}
 }
 
 // TestSequenceErrorsWithoutEnd: NAKs for one PSN, and reports that it alone is missing, are retries, but only one in

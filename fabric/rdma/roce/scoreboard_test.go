@@ -71,3 +71,45 @@ func TestRepetitionOvertaken(t *testing.T) {
 	s.heard(110, at(56), shortest)
 	waits(at(56), false, false)
 }
+
+// TestRepetitionsOvertakeEachOther: of what was sent again, what arrives latest says what is lost, in whatever order
+// the news of it comes.
+func TestRepetitionsOvertakeEachOther(t *testing.T) {
+	const hold, shortest = time.Second, time.Millisecond
+	at := func(ms int) time.Duration { // where stamps as signed numbers are negative
+		return 40*time.Minute + time.Duration(ms)*time.Millisecond
+	}
+	s := &scoreboard{latest: 99}
+	for i := range 5 {
+		psn := wire.PSN(100 + i)
+		s.setLost(psn)
+		s.resent(psn, 110, at(50+2*i))
+	}
+	for _, psn := range []wire.PSN{100, 103, 101} {
+		s.heard(psn, at(70), shortest)
+	}
+	for psn, want := range map[wire.PSN]bool{102: false, 104: true} {
+		if got := s.again(psn, at(70), hold); got != want {
+			t.Errorf("%d, where 103 has arrived, may arrive: %v, want %v", psn, got, want)
+		}
+	}
+}
+
+// TestForgottenPlaceIsFree: what was known of a PSN says nothing of the one that has its place next.
+func TestForgottenPlaceIsFree(t *testing.T) {
+	s := new(scoreboard)
+	const psn, next = wire.PSN(100), wire.PSN(100 + scoreSize)
+	s.setLost(psn)
+	s.resent(psn, 110, time.Millisecond)
+	s.setLost(psn)
+	s.forget(psn)
+	if s.isLost(next) || s.hasArrived(next) || s.wasSentAgain(next) || s.lostCount != 0 {
+		t.Errorf("%d is lost: %v, has arrived: %v, was sent again: %v; %d are lost",
+			next, s.isLost(next), s.hasArrived(next), s.wasSentAgain(next), s.lostCount)
+	}
+	s.setArrived(psn)
+	s.forget(psn)
+	if s.hasArrived(next) {
+		t.Errorf("%d has arrived", next)
+	}
+}

@@ -75,7 +75,7 @@ func TestLocalInvWaitsForAnswer(t *testing.T) {
 func TestWindowEndsAfterAnswer(t *testing.T) {
 	const while = 20 * time.Millisecond // in which it would end
 	t.Run("freed", func(t *testing.T) {
-		_, w, release := answering(t)
+		_, w, release := answeringWindow(t)
 		freed := make(chan error, 1)
 		go func() { freed <- w.Dealloc() }()
 		time.Sleep(while)
@@ -86,7 +86,7 @@ func TestWindowEndsAfterAnswer(t *testing.T) {
 		check(t, <-freed)
 	})
 	t.Run("invalidated by the peer", func(t *testing.T) {
-		r, w, release := answering(t)
+		r, w, release := answeringWindow(t)
 		r.dev.recv(1, r.dev.sge(512, 100)...)
 		send := r.packet(wire.RCSendOnlyWithInv, 101, 10)
 		send.IETH.RKey = w.RKey()
@@ -102,41 +102,102 @@ func TestWindowEndsAfterAnswer(t *testing.T) {
 	})
 }
 
-// answering makes a device whose answer to a READ through w is being sent until release is called. Its engine goes on.
-func answering(t *testing.T) (r *rawPeer, w verbs.MW, release func()) {
+// TestDeregWaitsForAnswer: nor is a memory region deregistered while an answer from it is being sent.
+func TestDeregWaitsForAnswer(t *testing.T) {
+	var mr verbs.MR
+	_, release := answering(t, func(s *side) (addr uint64, key uint32) {
+		var err error
+		mr, err = s.pd.RegMR(make([]byte, 256), verbs.AccessRemoteRead)
+		check(t, err)
+		return mr.Addr(), mr.RKey()
+	})
+	ended := make(chan error, 1)
+	go func() { ended <- mr.Dereg() }()
+	time.Sleep(20 * time.Millisecond) // in which it would end
+	if len(ended) > 0 {
+		t.Error("it is deregistered before the answer has left")
+	}
+	release()
+	check(t, <-ended)
+}
+
+// TestRepetitionLeavesFirst: a request whose late ACK arrives while it is being sent again isn't complete before that
+// has left.
+func TestRepetitionLeavesFirst(t *testing.T) {
+	r, release := sending(t, pairConfig{ours: true, timeout: patient}, PacketSeqErr, func(r *rawPeer) *wire.Packet {
+		r.post(1, verbs.WRRDMAWrite, 2*rawMTU)
+		for r.dev.dev.Counters()[SentPackets] < 2 {
+			time.Sleep(time.Millisecond)
+		}
+		return r.arrived(100, 1) // asks for the first packet again
+	})
+	r.send(r.ack(101))
+	time.Sleep(20 * time.Millisecond) // in which it would be complete
+	r.dev.mu.Lock()
+	if len(r.dev.got) > 0 {
+		t.Errorf("complete before its packet has left: %+v", r.dev.got)
+	}
+	r.dev.mu.Unlock()
+	release()
+	r.dev.want(1, verbs.WCSuccess)
+}
+
+// answeringWindow is answering for a READ through w.
+func answeringWindow(t *testing.T) (r *rawPeer, w verbs.MW, release func()) {
+	t.Helper()
+	r, release = answering(t, func(s *side) (addr uint64, key uint32) {
+		var err error
+		w, err = s.pd.AllocMW()
+		check(t, err)
+		s.post(verbs.SendWR{WRID: 9, Opcode: verbs.WRBindMW, MW: w, Bind: verbs.MWBind{
+			MR: s.mr, Addr: s.mr.Addr(), Length: 256, Access: verbs.AccessRemoteRead,
+		}})
+		s.want(9, verbs.WCSuccess)
+		return s.mr.Addr(), w.RKey()
+	})
+	return r, w, release
+}
+
+// answering makes a device whose answer to a READ from the memory that open offers is being sent until release is
+// called.
+func answering(t *testing.T, open func(s *side) (addr uint64, key uint32)) (r *rawPeer, release func()) {
+	t.Helper()
+	return sending(t, pairConfig{}, RxReadRequests, func(r *rawPeer) *wire.Packet {
+		read := r.read(100, 0, 256)
+		read.RETH.VA, read.RETH.RKey = open(r.dev)
+		return read
+	})
+}
+
+// sending makes a device that until release is called is sending what a packet of the peer, which counts as counted,
+// makes it send. Its engine goes on.
+func sending(t *testing.T, c pairConfig, counted Counter, packet func(r *rawPeer) *wire.Packet) (r *rawPeer, release func()) {
 	t.Helper()
 	var held *heldConn
-	r = newRaw(t, pairConfig{wrap: func(c udp.Conn) udp.Conn {
+	c.wrap = func(c udp.Conn) udp.Conn {
 		held = &heldConn{c, make(chan (<-chan struct{}), 1)}
 		return held
-	}})
-	s := r.dev
-	w, err := s.pd.AllocMW()
-	check(t, err)
-	s.post(verbs.SendWR{WRID: 9, Opcode: verbs.WRBindMW, MW: w, Bind: verbs.MWBind{
-		MR: s.mr, Addr: s.mr.Addr(), Length: 256, Access: verbs.AccessRemoteRead,
-	}})
-	s.want(9, verbs.WCSuccess)
+	}
+	r = newRaw(t, c)
+	s, p := r.dev, packet(r)
 	isHeld := func() {
 		for len(held.hold) > 0 {
 			time.Sleep(time.Millisecond)
 		}
 	}
-	first, answer, sent := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+	first, second, sent := make(chan struct{}), make(chan struct{}), make(chan error, 1)
 	held.hold <- first
-	go func() { sent <- s.dev.SendMAD(addrA, make([]byte, madSize)) }() // this goroutine sends the answer too
+	go func() { sent <- s.dev.SendMAD(addrA, make([]byte, madSize)) }() // this goroutine sends what follows too
 	isHeld()
-	read := r.read(100, 0, 256)
-	read.RETH.RKey = w.RKey()
-	r.send(read)
-	for s.dev.Counters()[RxReadRequests] == 0 {
+	r.send(p)
+	for s.dev.Counters()[counted] == 0 {
 		time.Sleep(time.Millisecond)
 	}
-	held.hold <- answer
+	held.hold <- second
 	close(first)
 	isHeld()
-	return r, w, func() {
-		close(answer)
+	return r, func() {
+		close(second)
 		check(t, <-sent)
 	}
 }

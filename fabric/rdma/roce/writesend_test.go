@@ -44,6 +44,14 @@ func TestWriteSendIsSent(t *testing.T) {
 			[]string{"RC_RDMA_WRITE_ONLY 100 +8", "RC_SEND_ONLY_WITH_INV 101 +20"}},
 		{"WRITE with immediate", 8, 16, func(_ *rawPeer, write, _ *verbs.SendWR) { write.Opcode = verbs.WRRDMAWriteWithImm },
 			[]string{"RC_RDMA_WRITE_ONLY_WITH_IMM 100 +8", "RC_SEND_ONLY_WITH_INV 101 +16"}},
+		{"SEND with a fence", 8, 16, func(_ *rawPeer, _, send *verbs.SendWR) { send.Flags = verbs.SendFence },
+			[]string{"RC_RDMA_WRITE_ONLY 100 +8", "RC_SEND_ONLY_WITH_INV 101 +16"}},
+		{"SEND from memory whose pages may be missing", 8, 16, func(r *rawPeer, _, send *verbs.SendWR) {
+			mr, err := r.dev.pd.RegMR(make([]byte, 16), verbs.AccessLocalWrite|verbs.AccessOnDemand)
+			check(r.t, err)
+			send.SGList = []verbs.SGE{{Addr: mr.Addr(), Length: 16, LKey: mr.LKey()}}
+		},
+			[]string{"RC_RDMA_WRITE_ONLY 100 +8", "RC_SEND_ONLY_WITH_INV 101 +16"}},
 		{"SEND with immediate", 8, 16, func(_ *rawPeer, _, send *verbs.SendWR) { send.Opcode = verbs.WRSendWithImm },
 			[]string{"RC_RDMA_WRITE_ONLY 100 +8", "RC_SEND_ONLY_WITH_IMM 101 +16"}},
 	} {
@@ -59,6 +67,22 @@ func TestWriteSendIsSent(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestWriteAloneTakesNothing: a WRITE behind which nothing is posted takes no earlier SEND along, which is still in the
+// ring of the send queue.
+func TestWriteAloneTakesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRaw(t, pairConfig{ours: true, options: OptionWriteSend})
+		for psn := 100; psn < 200; psn += 2 {
+			wrs := r.rawWriteSend(8, 16)
+			r.dev.post(wrs...)
+			r.expect(fmt.Sprintf("RDMA_WRITE_ONLY_SEND_WITH_INV %d +24", psn))
+			r.dev.post(wrs[0])
+			r.expect(fmt.Sprintf("RC_RDMA_WRITE_ONLY %d +8", psn+1))
+			r.send(r.ack(psn + 1))
+		}
+	})
 }
 
 // TestWriteSendNeedsConsent: such packets are sent only to a peer of our kind that has agreed, and the consumer is told
@@ -141,6 +165,9 @@ func TestWriteSendIsTaken(t *testing.T) {
 					r.dev.want(1, verbs.WCWRFlushErr)
 					return
 				}
+				if c := r.dev.dev.Counters(); c[RxWriteRequests] != 1 || c[RxSendRequests] != 1 {
+					t.Errorf("counted as %d WRITEs and %d SENDs, want one each", c[RxWriteRequests], c[RxSendRequests])
+				}
 				n := int(p.RETH.Length)
 				if wc := r.dev.want(1, verbs.WCSuccess); int(wc.ByteLen) != len(p.Payload)-n {
 					t.Errorf("message of %d bytes, want %d", wc.ByteLen, len(p.Payload)-n)
@@ -205,6 +232,17 @@ func TestWriteSendInPlace(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { f(t, newRaw(t, pairConfig{ours: true, options: OptionWriteSend})) })
 		})
 	}
+}
+
+// TestWriteSendNeedsAccess: the WRITE needs a queue pair that allows the peer to write (IBTA 9.7.4.1).
+func TestWriteSendNeedsAccess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRaw(t, pairConfig{ours: true, options: OptionWriteSend, access: verbs.AccessRemoteRead})
+		r.dev.recv(1, r.dev.sge(1000, 64)...)
+		r.send(r.writeSend(100, 8, 16))
+		r.expect("NAK invalid request 100 msn 0")
+		r.dev.want(1, verbs.WCWRFlushErr)
+	})
 }
 
 // TestWriteSendOfStrangers: such packets from a peer that hasn't agreed on them have no effect.
