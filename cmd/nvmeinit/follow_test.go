@@ -26,7 +26,11 @@ func TestFollowRefused(t *testing.T) {
 		answer func(r *host.Request, cqe *nvme.Completion)
 		lines  int
 	}{
-		"it has them": {func(*host.Request, *nvme.Completion) {}, 0},
+		"it has them": {func(r *host.Request, _ *nvme.Completion) {
+			if r.Cmd.Name(0) == nvme.FCConnect.String() && r.Cmd.ConnectKATO() == 0 {
+				t.Error("it asks for no persistent connection, which takes a keep alive timeout")
+			}
+		}, 0},
 		"it has none": {func(r *host.Request, _ *nvme.Completion) {
 			var p nvme.IdentifyController
 			if r.Cmd.Opcode() == nvme.OpIdentify && r.Cmd.CNS() == nvme.CNSController && p.Parse(r.Data) == nil {

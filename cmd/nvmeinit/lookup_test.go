@@ -23,6 +23,9 @@ func TestLookUp(t *testing.T) {
 	if a := preferred([]netip.Addr{six, four}); a != four {
 		t.Errorf("%v before %v", a, four)
 	}
+	if a := preferred([]netip.Addr{four, netip.MustParseAddr("192.0.2.2"), six}); a != four {
+		t.Errorf("%v before %v", a, four)
+	}
 	if a := preferred([]netip.Addr{six, other}); a != six {
 		t.Errorf("%v before %v", a, six)
 	}

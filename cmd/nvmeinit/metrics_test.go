@@ -4,38 +4,47 @@ import (
 	"testing"
 
 	"github.com/nvme-anywhere/nvmeof/internal/loadgen"
+	"github.com/nvme-anywhere/nvmeof/metrics"
+	"github.com/nvme-anywhere/nvmeof/nvme/target"
 )
 
-// TestFigures: the figures follow a run, and keep what it measured when the next one begins.
+// TestFigures: the figures of each kind of operation follow a run, and keep what it measured when the next one begins.
 func TestFigures(t *testing.T) {
-	f := new(figures)
-	reads := func() uint64 { b := f.bench(); return b.Read.Ops }
-	var p loadgen.Progress
-	p.Ops[loadgen.Read].IOs = 7
-	f.report(&p)
-	if n := reads(); n != 7 {
-		t.Errorf("%d operations while it runs", n)
-	}
-	res := &loadgen.Result{Jobs: make([]loadgen.JobResult, 1)}
-	res.Jobs[0].Errors = 1
-	m := &res.Jobs[0].Ops[loadgen.Read]
-	for range 10 {
-		m.IOs++
-		m.Latency.Record(100_000)
-	}
-	f.finish(res)
-	f.report(&p)
-	if n := reads(); n != 17 {
-		t.Errorf("%d operations in the second run", n)
-	}
-	f.finish(res)
-	b := f.bench()
-	var inBuckets uint64
-	for _, n := range b.Read.Latency {
-		inBuckets += n
-	}
-	if b.Read.Ops != 20 || b.Read.Nanos != 20*100_000 || inBuckets != 20 || b.Errors != 2 || b.Write.Ops != 0 {
-		t.Errorf("after two runs of 10: %+v", b)
+	for _, op := range []loadgen.Op{loadgen.Read, loadgen.Write, loadgen.Trim} {
+		f := new(figures)
+		all := func() (b metrics.Bench, of *target.OpStats) {
+			b = f.bench()
+			return b, map[loadgen.Op]*target.OpStats{loadgen.Read: &b.Read, loadgen.Write: &b.Write, loadgen.Trim: &b.Trim}[op]
+		}
+		var p loadgen.Progress
+		p.Ops[op].IOs = 7
+		f.report(&p)
+		if _, of := all(); of.Ops != 7 {
+			t.Errorf("%v: %d operations while it runs", op, of.Ops)
+		}
+		res := &loadgen.Result{Jobs: make([]loadgen.JobResult, 1)}
+		res.Jobs[0].Errors = 1
+		m := &res.Jobs[0].Ops[op]
+		for range 10 {
+			m.IOs++
+			m.Latency.Record(100_000)
+		}
+		f.finish(res)
+		f.report(&p)
+		if _, of := all(); of.Ops != 17 {
+			t.Errorf("%v: %d operations in the second run", op, of.Ops)
+		}
+		p.Ops[op].IOs = 10 // the last report may have counted all
+		f.report(&p)
+		f.finish(res)
+		b, of := all()
+		var inBuckets uint64
+		for _, n := range of.Latency {
+			inBuckets += n
+		}
+		if of.Ops != 20 || of.Nanos != 20*100_000 || inBuckets != 20 || b.Errors != 2 || b.Read.Ops+b.Write.Ops+b.Trim.Ops != 20 {
+			t.Errorf("%v: after two runs of 10: %+v", op, b)
+		}
 	}
 }
 

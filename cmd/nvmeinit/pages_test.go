@@ -121,6 +121,24 @@ func TestSanitizeLog(t *testing.T) {
 	golden(t, "sanitize-log.txt", b.Bytes())
 }
 
+// TestShownText: text is shown as it is, and bytes that aren't printable ASCII in hexadecimal; a namespace without a UUID
+// has no text for it.
+func TestShownText(t *testing.T) {
+	for in, want := range map[string]string{" !~": " !~", "a\x7f": "617f", "a\x1f": "611f"} {
+		if shown, value := showBytes("MN", []byte(in)); shown != want || value != any(want) {
+			t.Errorf("%q is shown as %q, in JSON %q, want %q", in, shown, value, want)
+		}
+	}
+	n := new(host.Namespace)
+	if text := uuidText(n); text != "" {
+		t.Errorf("no UUID is shown as %q", text)
+	}
+	n.Descriptors.UUID[15] = 1
+	if text := uuidText(n); text != "00000000-0000-0000-0000-000000000001" {
+		t.Errorf("a UUID is shown as %q", text)
+	}
+}
+
 // TestReservedNames: the values of TSAS that are reserved have nvme-cli's name for such values.
 func TestReservedNames(t *testing.T) {
 	for v, want := range map[uint8]string{0: "unrecognized", nvme.RDMACMS: "rdma-cm", nvme.RDMACMS + 1: "unrecognized", 0xff: "unrecognized"} {

@@ -24,6 +24,9 @@ func TestPathTimes(t *testing.T) {
 		if err := cmd.ParseFlags(c.args); err != nil {
 			t.Fatal(err)
 		}
+		if got := p.wanted(); got != (c.args != nil) {
+			t.Errorf("%v: wants several paths or reconnection: %v", c.args, got)
+		}
 		if err := p.validate(); err != nil {
 			t.Errorf("%v: %v", c.args, err)
 		}
