@@ -78,11 +78,11 @@ func connectAll(c *cobra.Command, f *connFlags, hold bool) (err error) {
 	if e.start, err = e.fabrics.config(c.Context(), ends[0], nvme.DiscoveryNQN); err != nil {
 		return err
 	}
+	var watch sync.WaitGroup
+	defer watch.Wait()
 	ctx, cancel := context.WithCancel(c.Context())
 	defer cancel()
 	changed := make(chan struct{}, 1)
-	var watch sync.WaitGroup
-	defer func() { cancel(); watch.Wait() }()
 	if hold {
 		e.follow = func(cfg host.Config) {
 			service := &follower{cfg: cfg, changed: changed, tell: f.tell}
