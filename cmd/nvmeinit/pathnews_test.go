@@ -62,3 +62,23 @@ func TestPathNews(t *testing.T) {
 		}
 	})
 }
+
+// TestPathText: a line about a path says how it leads to each namespace while it is live, and else why it isn't.
+func TestPathText(t *testing.T) {
+	down := errors.New("nvme: cable out")
+	optimized, inaccessible := multipath.Access{NSID: 1, State: nvme.ANAOptimized}, multipath.Access{NSID: 2, State: nvme.ANAInaccessible}
+	for want, p := range map[string]multipath.PathStatus{
+		"live":                      {State: multipath.Live},
+		"live, optimized":           {State: multipath.Live, Access: []multipath.Access{optimized}},
+		"live, not in the ANA log":  {State: multipath.Live, Access: []multipath.Access{{NSID: 1}}},
+		"live, not used: cable out": {State: multipath.Live, Access: []multipath.Access{{NSID: 1, Err: down}}},
+		"live, namespace 1 optimized, namespace 2 inaccessible": {State: multipath.Live, Access: []multipath.Access{optimized, inaccessible}},
+		"reconnecting: cable out":                               {State: multipath.Reconnecting, Err: down},
+		"connecting":                                            {State: multipath.Connecting},
+	} {
+		p.Transport, p.Remote = nvme.TransportTCP, netip.MustParseAddrPort("192.0.2.1:4420")
+		if got := pathText(&p); got != "path tcp://192.0.2.1:4420: "+want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
