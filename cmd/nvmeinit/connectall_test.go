@@ -194,12 +194,14 @@ func TestConnectedAtOnce(t *testing.T) {
 	}
 }
 
-// TestConnectedOnce: connect-all connects to a subsystem once, by one path or by several, however often it is asked for
-// the present state, and adds the paths that the subsystem has gained.
+// TestConnectedOnce: connect-all connects to a subsystem once, by one path or by several, and follows a discovery
+// controller once, however often it looks for what there is, and adds the paths that the subsystem has gained.
 func TestConnectedOnce(t *testing.T) {
 	const nqn = "nqn.2026-11.org.example:s"
 	tgt, l := serveSubsystems(t, nqn)
 	e := everythingAt(t, l)
+	followed := 0
+	e.follow = func(host.Config) { followed++ }
 	var first *multipath.Subsystem
 	announced := 0
 	for _, want := range []int{1, 1, 2, 3, 3} {
@@ -223,6 +225,9 @@ func TestConnectedOnce(t *testing.T) {
 		if paths := len(e.subs[0].Paths()); e.subs[0] != first || paths != want {
 			t.Errorf("the first connection remained: %v; %d paths, want %d", e.subs[0] == first, paths, want)
 		}
+	}
+	if followed != 1 {
+		t.Errorf("the discovery controller is followed %d times", followed)
 	}
 }
 
