@@ -230,8 +230,8 @@ func (v *file) end(r *Request, err error) {
 
 func (v *file) OnResize(f func(newSize int64)) (stop func()) { return v.watchers.Add(f) }
 
-// Refresh adopts a new size, rounded down to whole blocks; the rest stays unused. It returns an error if a file of this
-// size couldn't be opened again.
+// Refresh adopts a new size, rounded down to whole blocks; the rest stays unused. It returns an error if the file
+// couldn't be opened again.
 func (v *file) Refresh() error {
 	n := v.lanes.enter()
 	if n == nil {
@@ -251,7 +251,7 @@ func (v *file) Refresh() error {
 	if err := CheckSize(size, v.info.BlockSize); err != nil {
 		return &OpError{Op: "refresh", Path: v.info.Path, Offset: -1, Kind: ErrInvalid, Err: err}
 	}
-	return nil
+	return CheckName(v.locked, v.info.Path)
 }
 
 func (v *file) Close() error {

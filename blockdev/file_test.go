@@ -147,6 +147,47 @@ func TestFileResize(t *testing.T) {
 	mustFail(t, r.Refresh(), blockdev.ErrGone)
 }
 
+// A file that was removed, or whose name another file has now, is used as before, but Refresh says so; not of one that
+// was renamed.
+func TestFileLosesItsName(t *testing.T) {
+	for what, change := range map[string]func(path string) error{
+		"removed":  os.Remove,
+		"replaced": func(path string) error { return os.Rename(other(t, path), path) },
+		"":         func(path string) error { return os.Rename(path, path+".old") },
+	} {
+		path := filepath.Join(t.TempDir(), "v")
+		v, err := blockdev.OpenFile(path, blockdev.Options{Size: mib})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer v.Close()
+		r := v.(blockdev.Resizer)
+		if err := r.Refresh(); err != nil {
+			t.Fatal(err)
+		}
+		if err := change(path); err != nil {
+			t.Fatal(err)
+		}
+		if err := r.Refresh(); what == "" && err != nil {
+			t.Error(err)
+		} else if what != "" {
+			mustFail(t, err, blockdev.ErrInvalid, path, what)
+		}
+		if err := volumetest.NewClient(v).Write(make([]byte, 4096), 0, true); err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
+// other makes a file beside path.
+func other(t *testing.T, path string) string {
+	t.Helper()
+	if err := os.WriteFile(path+".new", nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path + ".new"
+}
+
 // mountTmpfs mounts a file system in memory of the given size.
 func mountTmpfs(t *testing.T, size string) string {
 	dir := t.TempDir()

@@ -163,6 +163,21 @@ func deviceSize(f *os.File) (int64, error) {
 	return f.Seek(0, io.SeekEnd)
 }
 
+// CheckName returns an error if f, the file of the volume at path, has no name any more: it was removed, or another file
+// was given its name. Hosts don't notice, until the volume is opened again.
+func CheckName(f *os.File, path string) error {
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+		return &OpError{Op: "refresh", Path: path, Offset: -1, Kind: KindOf(err), Err: err}
+	}
+	if st.Nlink == 0 {
+		return &OpError{Op: "refresh", Path: path, Offset: -1, Kind: ErrInvalid, Err: errNoName}
+	}
+	return nil
+}
+
+var errNoName = errors.New("the file was removed or replaced: what hosts have in it is lost when the volume is closed")
+
 // empty undoes what fill did, partly or completely. Some of the space may stay reserved.
 func empty(f *os.File) {
 	_ = retry(func() error { return unix.Ftruncate(int(f.Fd()), 0) })

@@ -126,7 +126,8 @@ type Resizer interface {
 	// OnResize makes Refresh call f with each new size, until stop has returned. f must not block, and must not call
 	// OnResize or stop.
 	OnResize(f func(newSize int64)) (stop func())
-	// Refresh checks whether the size has changed.
+	// Refresh checks whether the size has changed. Its error says why the volume doesn't use all of it, or couldn't be
+	// opened again.
 	Refresh() error
 }
 

@@ -13,7 +13,8 @@ import (
 // OnResize makes Refresh call f with each new size.
 func (v *atomicVolume) OnResize(f func(newSize int64)) (stop func()) { return v.watchers.Add(f) }
 
-// Refresh adds what the file has grown by since it was opened.
+// Refresh adds what the file has grown by since it was opened. It returns an error if the file couldn't be opened
+// again.
 func (v *atomicVolume) Refresh() error {
 	if !v.life.Enter() {
 		return v.info.Closed("refresh")
@@ -31,7 +32,10 @@ func (v *atomicVolume) Refresh() error {
 	if grown {
 		v.watchers.Tell(v.size.Load())
 	}
-	return nil
+	if v.m.file == nil {
+		return nil
+	}
+	return blockdev.CheckName(v.m.file, v.info.Path)
 }
 
 // errGrownOften is that the superblock has no room for another extent.

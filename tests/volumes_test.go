@@ -3,8 +3,10 @@ package tests
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -14,6 +16,27 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme"
 	"github.com/nvme-anywhere/nvmeof/nvme/host"
 )
+
+// TestVolumeReplaced: a target whose volumes lose their files says so, once, and goes on with what it has open.
+func TestVolumeReplaced(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file, pmem := filepath.Join(dir, "disk.img"), filepath.Join(dir, "pmem.img")
+	p := startTarget(t, "--volume", file, "--volume", "pmem:"+pmem, "--size", "8MiB")
+	writeText(t, file+".new", "another file")
+	if err := errors.Join(os.Rename(file+".new", file), os.Remove(pmem)); err != nil {
+		t.Fatal(err)
+	}
+	for i, path := range []string{file, pmem} {
+		says := fmt.Sprintf(`err="refresh %s: invalid volume or request: the file was removed or replaced`, path)
+		eventually(t, cliTimeout, says, func() bool { return strings.Contains(p.stderr.String(), says) })
+		p.must(t, cliTimeout, "rdma", "bench", append(verifyFlags("write"), "--nsid", strconv.Itoa(i+1))...)
+		if n := strings.Count(p.stderr.String(), says); n != 1 {
+			t.Errorf("it says %q %d times", says, n)
+		}
+	}
+	p.stop(t)
+}
 
 // TestVolumeGrows enlarges a file, and then shrinks it, under a running target: connected hosts are notified, and may
 // use the new part.

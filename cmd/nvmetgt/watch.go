@@ -74,12 +74,12 @@ func (s *server) watchSizes(ctx context.Context) {
 	}
 }
 
-// refresh makes a volume check its size, and reports whether that succeeded.
+// refresh makes a volume check its size and its file, and reports whether both are as they should be.
 func (s *server) refresh(v blockdev.Resizer, failed bool) bool {
 	before := v.Info().Size
 	err := v.Refresh()
 	if err != nil && !failed && !errors.Is(err, blockdev.ErrGone) {
-		s.log.Error("the size of a volume isn't as it should be", "err", err)
+		s.log.Error("a volume isn't as it should be", "err", err)
 	}
 	switch now := v.Info(); {
 	case now.Size > before:
