@@ -36,6 +36,7 @@ var testsMay = map[string][]string{
 	"fabric/rdma/roce":      {"internal/..."},
 	"fabric/rdma/cm":        {"fabric/rdma/roce", "internal/..."},
 	"fabric/rdma/fault":     {everything},
+	"fabric/rdma/softrnic":  {"fabric/rdma/verbs/..."},
 	"fabric/rdma":           {everything},
 	"fabric/tcp/pdu":        {"internal/samples"},
 	"fabric/tcp":            {"blockdev/...", "statedir", "internal/..."},
@@ -129,7 +130,7 @@ var dependencies = []dependency{
 	{"github.com/google/uuid", []string{everything}},
 	{"filippo.io/bigmod", []string{"nvme/dhchap"}},
 	{"golang.org/x/sys", []string{everything}},
-	{"testing", []string{"blockdev/volumetest", "examples/internal/rctest", "internal/cli/clitest", "internal/fabrictest", "internal/fuzzing", "internal/samples", "internal/sandbox", inTests}},
+	{"testing", []string{"blockdev/volumetest", "examples/internal/rctest", "fabric/rdma/verbs/verbstest", "internal/cli/clitest", "internal/fabrictest", "internal/fuzzing", "internal/samples", "internal/sandbox", inTests}},
 }
 
 // listed is what `go list -json` says of a package.

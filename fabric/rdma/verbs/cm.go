@@ -54,7 +54,7 @@ type CMID interface {
 	Reject(private []byte) error
 
 	// Disconnect moves the QP to ERR and sends the DREQ, or the DREP if a DREQ was received. The events are
-	// CMDisconnected, then CMTimewaitExit.
+	// CMDisconnected, then, with InfiniBand and RoCE, CMTimewaitExit.
 	Disconnect() error
 	// Destroy frees the identifier and its QP. No event follows, except one whose handler is already being called.
 	Destroy() error
@@ -70,7 +70,7 @@ type ConnParam struct {
 	RetryCount         uint8
 	RNRRetryCount      uint8
 	// PathMTU is, with Connect, the largest to ask for, 0 for the path's; with CMRouteResolved, that of the path, as
-	// far as it is known; and with CMConnectRequest, what the peer asks for.
+	// far as it is known; and with CMConnectRequest, what the peer asks for. It is 0 with transports that have none.
 	PathMTU MTU
 }
 
@@ -93,7 +93,8 @@ const (
 	CMTimewaitExit
 )
 
-// RejectReason is the reason of a REJ (IBTA table 109).
+// RejectReason is the reason of a REJ (IBTA table 109). Other transports report RejectInvalidServiceID if nobody
+// listens, and RejectConsumer for what the peer's consumer rejects.
 type RejectReason uint16
 
 // The reasons that a consumer may see; others keep their number.

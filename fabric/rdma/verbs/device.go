@@ -25,7 +25,7 @@ type DeviceAttr struct {
 	VendorID      uint32     // 24 bits, of the vendor
 	NodeGUID      uint64     // unique, stable while the device is open
 	Addr          netip.Addr // the address behind the port's GID
-	ActiveMTU     MTU        // path MTU that the port supports
+	ActiveMTU     MTU        // path MTU that the port supports; 0: the transport has none
 	MaxQP         int
 	MaxQPWR       int   // work requests per queue
 	MaxSGE        int   // scatter/gather entries per work request

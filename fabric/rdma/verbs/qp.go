@@ -71,7 +71,8 @@ type QPAttr struct {
 // QP is a queue pair.
 type QP interface {
 	QPNum() uint32
-	// Modify moves the QP to attr.State; a transition that isn't in the table is ErrInvalid.
+	// Modify moves the QP to attr.State; a transition that isn't in the table is ErrInvalid. Where only RDMA-CM can
+	// connect, those to RTR and RTS are ErrUnsupported.
 	Modify(attr QPAttr) error
 	Query() QPAttr
 	// PostSend queues work requests in order. If err is not nil, n were accepted, and wrs[n] is the one that failed
@@ -79,7 +80,7 @@ type QP interface {
 	PostSend(wrs []SendWR) (n int, err error)
 	// PostRecv queues receive buffers in order, with the same return values.
 	PostRecv(wrs []RecvWR) (n int, err error)
-	// Destroy frees the QP. Outstanding work gives no completion.
+	// Destroy frees the QP. Outstanding work gives no completion, and those not yet polled are gone.
 	Destroy() error
 }
 
