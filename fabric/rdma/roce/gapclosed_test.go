@@ -44,6 +44,18 @@ func TestGapClosedInTime(t *testing.T) {
 		r.send(r.read(101, 0, 4), write(r, 102))
 		r.expect("RC_RDMA_READ_RESPONSE_ONLY 101 +4", "ACK 102 msn 3")
 	})
+	rawTest("only a READ that wasn't held", t, func(t *testing.T, r *rawPeer) {
+		r.send(silently(r.read(101, 0, 4), write(r, 100))...)
+		r.expect("NAK PSN sequence error 101 msn 1")
+	})
+	rawTest("before what was held for another gap", t, func(t *testing.T, r *rawPeer) {
+		r.send(silently(write(r, 101), write(r, 105))...)
+		r.expect("NAK PSN sequence error 100 msn 0")
+		r.send(write(r, 100))
+		r.expect("ACK 100 msn 1")
+		r.send(silently(write(r, 103), write(r, 102))...)
+		r.expect("NAK PSN sequence error 104 msn 4")
+	})
 	rawTest("by a READ", t, func(t *testing.T, r *rawPeer) {
 		r.send(silently(write(r, 100), write(r, 102), r.read(101, 0, 4))...)
 		r.expect("ACK 100 msn 1", "RC_RDMA_READ_RESPONSE_ONLY 101 +4")

@@ -360,6 +360,18 @@ func TestSelectiveWindow(t *testing.T) {
 			t.Errorf("the window holds %d bytes, want %d", q.Window, initialWindow/2)
 		}
 	})
+	selectiveTest("answers are lost", t, func(t *testing.T, r *rawPeer) {
+		r.post(1, verbs.WRRDMARead, initialWindow)
+		r.answers()
+		r.send(r.packet(wire.RCReadResponseMiddle, 102, rawMTU))
+		r.answers()
+		if n := inside(r.dev, func(q *qp) int { return q.path.reads.size }); n != initialWindow+rawMTU {
+			t.Errorf("the window of READs holds %d bytes, want %d", n, initialWindow+rawMTU)
+		}
+		if n := r.dev.dev.Counters()[ImpliedNAKSeqErr]; n != 1 {
+			t.Errorf("implied_nak_seq_err = %d", n)
+		}
+	})
 }
 
 // TestSelectiveSilence: what no list reports is found out by asking.
