@@ -20,7 +20,7 @@ func TestANA(t *testing.T) {
 	}})
 	two := listenPair(t, tgt)
 	for i, p := range []target.Port{
-		rdma.DiscoveryPort(one), {Transport: nvme.TransportTCP, Addr: one}, rdma.DiscoveryPort(two), {Transport: nvme.TransportTCP, Addr: two},
+		rdma.DiscoveryPort(one, nvme.RDMAProviderRoCE2), {Transport: nvme.TransportTCP, Addr: one}, rdma.DiscoveryPort(two, nvme.RDMAProviderRoCE2), {Transport: nvme.TransportTCP, Addr: two},
 	} {
 		p.ID = uint16(i + 1)
 		if err := tgt.AddPort(p); err != nil {

@@ -29,7 +29,7 @@ func serveNamed(t *testing.T, nqn string) (*target.Target, netip.AddrPort) {
 // announce adds both ports at an address to the discovery log.
 func announce(t *testing.T, tgt *target.Target, addr netip.AddrPort) {
 	t.Helper()
-	for _, p := range []target.Port{rdma.DiscoveryPort(addr), tcp.DiscoveryPort(addr)} {
+	for _, p := range []target.Port{rdma.DiscoveryPort(addr, nvme.RDMAProviderRoCE2), tcp.DiscoveryPort(addr)} {
 		if err := tgt.AddPort(p); err != nil {
 			t.Fatal(err)
 		}

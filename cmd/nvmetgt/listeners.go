@@ -125,7 +125,7 @@ func (s *server) listenRDMA(e cli.Endpoint, l *listener) error {
 			return err
 		}
 	}
-	return s.advertise(rdma.DiscoveryPort(e.Addr), l)
+	return s.advertise(rdma.DiscoveryPort(e.Addr, nvme.RDMAProviderRoCE2), l)
 }
 
 func (s *server) listenRDMAOn(addr netip.AddrPort, l *listener) error {
@@ -165,7 +165,7 @@ func (s *server) advertise(p target.Port, l *listener) error {
 func referral(e cli.Endpoint) target.Referral {
 	r := target.Referral{Transport: e.Transport, Addr: e.Addr}
 	if e.Transport == nvme.TransportRDMA {
-		r.TSAS = rdma.DiscoveryPort(e.Addr).TSAS
+		r.TSAS = rdma.DiscoveryPort(e.Addr, nvme.RDMAProviderRoCE2).TSAS
 	}
 	return r
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/blockdev"
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma"
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/softrnic"
+	"github.com/nvme-anywhere/nvmeof/nvme"
 	"github.com/nvme-anywhere/nvmeof/nvme/target"
 )
 
@@ -54,7 +55,7 @@ func serve(ctx context.Context, addr netip.AddrPort) error {
 		return err
 	}
 	defer listener.Close()
-	if err := tgt.AddPort(rdma.DiscoveryPort(addr)); err != nil {
+	if err := tgt.AddPort(rdma.DiscoveryPort(addr, nvme.RDMAProviderRoCE2)); err != nil {
 		return err
 	}
 	log.Printf("ready: %s", addr)

@@ -55,7 +55,7 @@ func newRig(t testing.TB, cfg rdma.TargetConfig, v blockdev.Volume) *rig {
 	addr := netip.AddrPortFrom(targetNIC.Device().Attr().Addr, 4420)
 	l, err := rdma.ListenTarget(targetNIC, addr, tgt, cfg)
 	must(err)
-	must(tgt.AddPort(rdma.DiscoveryPort(addr)))
+	must(tgt.AddPort(rdma.DiscoveryPort(addr, nvme.RDMAProviderRoCE2)))
 	hostNIC := openNIC(t)
 	tr, err := rdma.NewTransport(hostNIC, rdma.HostConfig{})
 	must(err)
