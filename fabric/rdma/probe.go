@@ -10,8 +10,8 @@ import (
 
 // A host that dies silently, and whose controller has no keep-alive timeout, would keep its connection forever: a
 // target that has nothing to send to it never finds out. So a host that was silent for probeAfter is sent an RDMA WRITE
-// of zero bytes, which needs no key (IBTA C9-88), leaves no trace in the host, and has to be acknowledged. If it isn't,
-// the queue pair's retries run out, and the connection ends like after every other failure.
+// of zero bytes, which needs no key (IBTA C9-88), leaves no trace in the host, and has to be acknowledged (with iWARP
+// by TCP). If it isn't, the retries run out, and the connection ends like after every other failure.
 //
 // One timer of the listener checks all connections, so a silence may last up to twice as long before it is noticed.
 const probeAfter = time.Minute
