@@ -63,7 +63,7 @@ func HeldUp(t *testing.T, v *AttendedVolume, submit func(op nvme.Opcode, done fu
 	for range 3 { // one goroutine is replaced, and its successor too
 		release := make(chan struct{})
 		free := sync.OnceFunc(func() { close(release) })
-		defer free() // if the test fails, so that everything can end
+		t.Cleanup(free) // if the test fails, so that everything can end
 		v.hold.Store(&release)
 		held := false
 		for writes := 0; !held && writes < most; writes++ { // nobody may be on duty, or have time, when the first comes
