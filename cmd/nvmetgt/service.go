@@ -38,9 +38,9 @@ func notify(state string, within time.Duration) {
 	if err != nil {
 		return
 	}
-	defer c.Close()
 	_ = c.SetWriteDeadline(time.Now().Add(within))
 	_, _ = c.Write([]byte(state))
+	_ = c.Close()
 }
 
 // ready reports that the target serves, and from then on that it is alive, as often as systemd's watchdog requires.

@@ -96,7 +96,8 @@ func (e *PathMTUError) Error() string {
 // has retried in vain, and the path has changed.
 func fallen(err error, id verbs.CMID, qp verbs.QP) error {
 	var failed *CompletionError
-	if !errors.Is(err, ErrDisconnected) && !(errors.As(err, &failed) && failed.Status == verbs.WCRetryExcErr) {
+	retried := errors.As(err, &failed) && failed.Status == verbs.WCRetryExcErr
+	if !retried && !errors.Is(err, ErrDisconnected) {
 		return err
 	}
 	if path, conn := id.PathMTU(), qp.Query().PathMTU; path != 0 && path < conn {

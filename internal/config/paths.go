@@ -53,7 +53,7 @@ func (ps paths) take(name, value, path string, u use) *FieldError {
 		return nil
 	}
 	path = filepath.Clean(path)
-	if other, twice := ps[path]; twice && !(other.shared && u.shared) {
+	if other, twice := ps[path]; twice && (!other.shared || !u.shared) {
 		return field(name, value, "%s has it too: give each its own", other.what)
 	}
 	ps[path] = u

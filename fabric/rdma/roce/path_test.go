@@ -78,8 +78,8 @@ func TestSmoothedRoundTrip(t *testing.T) {
 	var p path
 	now := time.Second
 	var srtt, rttvar float64
-	for i, trip := range []time.Duration{8, 16, 4, 30, 9, 9, 9, 70, 1, 12} {
-		trip *= time.Millisecond
+	for i, ms := range []int{8, 16, 4, 30, 9, 9, 9, 70, 1, 12} {
+		trip := time.Duration(ms) * time.Millisecond
 		now += 100 * time.Millisecond
 		p.sample(trip, now)
 		if r := float64(trip); i == 0 {

@@ -139,7 +139,7 @@ func testAtomics(s *session) {
 	h, t := s.connect(0)
 	at := half + int(-(t.mr.Addr()+half)&7)
 	word := t.buf[at:][:8]
-	for _, c := range []struct {
+	for _, c := range []*struct {
 		wr   verbs.SendWR
 		want verbs.WCOpcode
 		left uint64
