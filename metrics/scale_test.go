@@ -85,8 +85,8 @@ func connectMemory(t testing.TB, tgt *target.Target, i int, qid, cntlid uint16) 
 	return c
 }
 
-// crowd makes a target with the given number of hosts, each of which has a queue and has read.
-func crowd(t testing.TB, hosts int) (*Set, *target.Target) {
+// withHosts makes a target with the given number of hosts, each of which has a queue and has read.
+func withHosts(t testing.TB, hosts int) (*Set, *target.Target) {
 	t.Helper()
 	v, err := blockdev.NewMemory(blockdev.Options{Size: 1 << 20})
 	if err != nil {
@@ -172,8 +172,8 @@ func TestThousandHosts(t *testing.T) {
 	if race.Enabled { // which makes everything slow
 		hosts, rounds = 100, 1
 	}
-	few, _ := crowd(t, 1)
-	s, tgt := crowd(t, hosts)
+	few, _ := withHosts(t, 1)
+	s, tgt := withHosts(t, hosts)
 	base, series := countSeries(t, few)-perHost, countSeries(t, s)
 	if series > base+perHost*hosts {
 		t.Errorf("%d series with %d hosts, %d with none", series, hosts, base)
@@ -246,7 +246,7 @@ func countSeries(t testing.TB, s *Set) (n int) {
 func BenchmarkScrape(b *testing.B) {
 	for _, hosts := range []int{1, 1000} {
 		b.Run(fmt.Sprint(hosts), func(b *testing.B) {
-			s, _ := crowd(b, hosts)
+			s, _ := withHosts(b, hosts)
 			srv, err := s.Serve("127.0.0.1:0")
 			if err != nil {
 				b.Fatal(err)

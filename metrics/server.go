@@ -111,7 +111,7 @@ func (s *Set) Serve(addr string) (*Server, error) {
 	}
 	go func() {
 		defer close(srv.done)
-		srv.err = srv.http.Serve(l)
+		srv.err = srv.http.Serve(&listener{TCPListener: l})
 	}()
 	return srv, nil
 }
