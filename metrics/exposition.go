@@ -13,6 +13,12 @@ type exposition struct{ b []byte }
 // expositions are reused: their buffers already have the size of what is written.
 var expositions = sync.Pool{New: func() any { return new(exposition) }}
 
+// Write adds what the library writes.
+func (e *exposition) Write(b []byte) (int, error) {
+	e.b = append(e.b, b...)
+	return len(b), nil
+}
+
 // labels are the names and values of a sample, formatted as name="value".
 type labels []byte
 

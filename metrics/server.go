@@ -1,7 +1,6 @@
 package metrics
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -20,7 +19,6 @@ import (
 const (
 	scrapeTime  = 10 * time.Second
 	maxScrapes  = 4
-	pageBuffer  = 64 << 10
 	maxHeader   = 16 << 10
 	idleTime    = 2 * time.Minute
 	closingTime = time.Second
@@ -37,38 +35,46 @@ func (s *Set) Handler() http.Handler {
 	return mux
 }
 
-// scraped serves the metrics in Prometheus' text format. They aren't compressed, which would take longer than all the
-// rest.
+// textFormat is Prometheus' text format.
+var textFormat = expfmt.NewFormat(expfmt.TypeTextPlain)
+
+// scraped serves the metrics. They aren't compressed, which would take longer than all the rest.
 func (s *Set) scraped() http.HandlerFunc {
 	running := make(chan struct{}, maxScrapes)
 	return func(w http.ResponseWriter, _ *http.Request) {
 		select {
 		case running <- struct{}{}:
-			defer func() { <-running }()
 		default:
 			http.Error(w, "others are scraping: try again", http.StatusServiceUnavailable)
 			return
 		}
-		more := expositions.Get().(*exposition)
-		defer expositions.Put(more)
-		more.b = more.b[:0]
-		families, err := s.gather(more)
+		all := expositions.Get().(*exposition)
+		defer expositions.Put(all)
+		err := s.expose(all)
+		<-running // the client may take its time to read
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusInternalServerError)
 			return
 		}
-		format := expfmt.NewFormat(expfmt.TypeTextPlain)
-		w.Header().Set("Content-Type", string(format))
-		to := bufio.NewWriterSize(w, pageBuffer)
-		encoder := expfmt.NewEncoder(to, format)
-		for _, f := range families {
-			if err := encoder.Encode(f); err != nil {
-				return // the client has gone
-			}
-		}
-		_, _ = to.Write(more.b)
-		_ = to.Flush()
+		w.Header().Set("Content-Type", string(textFormat))
+		_, _ = w.Write(all.b) // the client may have gone
 	}
+}
+
+// expose fills e with everything that a scrape returns.
+func (s *Set) expose(e *exposition) error {
+	e.b = e.b[:0]
+	families, err := s.gather(e)
+	if err != nil {
+		return err
+	}
+	encoder := expfmt.NewEncoder(e, textFormat)
+	for _, f := range families {
+		if err := encoder.Encode(f); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // answer serves the result of a check.

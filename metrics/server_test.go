@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
@@ -75,6 +76,39 @@ func TestServer(t *testing.T) {
 	if err := srv.Close(); err != nil {
 		t.Error(err)
 	}
+}
+
+// unread is a client that reads nothing of its answer until it goes.
+type unread struct {
+	http.ResponseWriter
+	asked chan<- struct{}
+	gone  <-chan struct{}
+}
+
+func (u *unread) Write(b []byte) (int, error) {
+	u.asked <- struct{}{}
+	<-u.gone
+	return len(b), nil
+}
+
+// TestUnreadScrapes: clients that don't read what they asked for don't keep others from scraping.
+func TestUnreadScrapes(t *testing.T) {
+	h := New().Handler()
+	scrape := func(w http.ResponseWriter) {
+		h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", nil))
+	}
+	asked, gone := make(chan struct{}), make(chan struct{})
+	var clients sync.WaitGroup
+	for range maxScrapes {
+		clients.Go(func() { scrape(&unread{httptest.NewRecorder(), asked, gone}) })
+		<-asked
+	}
+	w := httptest.NewRecorder()
+	if scrape(w); w.Code != http.StatusOK {
+		t.Errorf("%d: %s", w.Code, w.Body)
+	}
+	close(gone)
+	clients.Wait()
 }
 
 // TestServerClosedAgain: a server can be closed by several goroutines, and repeatedly.
