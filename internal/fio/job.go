@@ -16,6 +16,7 @@ type Job struct {
 	Percentiles    []float64 // to report
 	Logs           Logs
 
+	sized [loadgen.Directions]sizing // which option set BS
 	given []setting
 }
 
@@ -101,6 +102,7 @@ func (e *UnknownOptionError) Error() string {
 
 // Apply sets the options that were set on o, overriding those of j.
 func (j *Job) Apply(o *Job) error {
+	j.sized = [loadgen.Directions]sizing{} // even a bs overrides a bssplit of j
 	for _, s := range o.given {
 		if err := j.Set(s.name, s.value); err != nil {
 			return err

@@ -301,17 +301,6 @@ func find(name string) *Option {
 	return nil
 }
 
-func setBlockSize(j *Job, v string) error {
-	return each(v, func(op loadgen.Op, v string) error {
-		n, err := parseSize(v)
-		if _, _, isRange := cutRange(v); err != nil && isRange {
-			return errors.New("want a size; bsrange takes a range, as 4k-64k")
-		}
-		j.BS[op] = loadgen.Fixed(int(n))
-		return err
-	})
-}
-
 // share parses a number of bytes, or a percentage of the namespace between bounds.
 func share(bytes *int64, percent *int, v string, least, most int) error {
 	if p, ok := cutPercent(v); ok {

@@ -150,66 +150,6 @@ func each(v string, set func(loadgen.Op, string) error) error {
 	return nil
 }
 
-// setBlockRange parses a range such as 4k-64k.
-func setBlockRange(j *Job, v string) error {
-	return each(v, func(op loadgen.Op, v string) error {
-		least, most, ok := cutRange(v)
-		if !ok {
-			return errors.New("want two sizes, as 4k-64k")
-		}
-		if least < 1 || most < least {
-			return errors.New("want the smaller size first, as 4k-64k")
-		}
-		j.BS[op] = loadgen.Range(int(least), int(most))
-		return nil
-	})
-}
-
-// cutRange parses two sizes separated by a minus sign outside of any expression.
-func cutRange(v string) (least, most int64, ok bool) {
-	nesting := 0
-	for i, c := range v {
-		switch {
-		case c == '(':
-			nesting++
-		case c == ')':
-			nesting--
-		case c == '-' && nesting == 0:
-			var errs [2]error
-			least, errs[0] = parseSize(v[:i])
-			most, errs[1] = parseSize(v[i+1:])
-			return least, most, errs[0] == nil && errs[1] == nil
-		}
-	}
-	return 0, 0, false
-}
-
-// setSplit parses a split such as 4k/70:64k/30. Sizes without a percentage share the rest.
-func setSplit(j *Job, v string) error {
-	return each(v, func(op loadgen.Op, v string) error {
-		var s loadgen.Split
-		for part := range strings.SplitSeq(v, ":") {
-			size, share, _ := strings.Cut(part, "/")
-			n, err := parseSize(size)
-			if err != nil {
-				return err
-			}
-			percent := openShare
-			if share != "" {
-				if percent, err = strconv.Atoi(share); err != nil || percent < 0 || percent > 100 {
-					return fmt.Errorf("%q is no share: want a percentage, as 4k/70:64k/30", share)
-				}
-			}
-			s = append(s, loadgen.Share{Bytes: int(n), Percent: percent})
-		}
-		if left, open := shareRest(s, func(p *loadgen.Share) *int { return &p.Percent }); left < 0 || left > 0 && open == 0 {
-			return fmt.Errorf("the shares make %d percent, want 100", 100-left)
-		}
-		j.BS[op] = s
-		return nil
-	})
-}
-
 // openShare is the share of a size or zone that has none given.
 const openShare = -1
 
