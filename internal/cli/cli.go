@@ -62,10 +62,10 @@ func Execute(ctx context.Context, root *cobra.Command, stderr io.Writer) int {
 		return ExitOK
 	}
 	if errors.Is(err, context.Canceled) && ctx.Err() != nil {
-		fmt.Fprintf(says, "%s: interrupted\n", root.Name())
+		says.conclude("%s: interrupted\n", root.Name())
 		return ExitInterrupt
 	}
-	fmt.Fprintf(says, "%s: %s\n", root.Name(), oneLine(err))
+	says.conclude("%s: %s\n", root.Name(), oneLine(err))
 	var usage *UsageError
 	if errors.As(err, &usage) {
 		return ExitUsage

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"sync"
 	"time"
@@ -39,8 +40,16 @@ type batch struct {
 
 // Write fails, and drops b, if too many messages are waiting. Failures of standard error itself are ignored: there is
 // no other place to report them.
-func (m *messages) Write(b []byte) (int, error) {
-	written, late, err := m.add(b)
+func (m *messages) Write(b []byte) (int, error) { return m.write(b, mostMessages) }
+
+// conclude writes the message that the program ends with. There is always room for it.
+func (m *messages) conclude(format string, a ...any) {
+	_, _ = m.write(fmt.Appendf(nil, format, a...), mostMessages+1)
+}
+
+// write is Write where at most most messages wait, b included.
+func (m *messages) write(b []byte, most int) (int, error) {
+	written, late, err := m.add(b, most)
 	if err != nil {
 		return 0, err
 	}
@@ -57,14 +66,15 @@ func (m *messages) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// add queues b. It returns a channel that is closed when b has been written, and whether not to wait for that.
-func (m *messages) add(b []byte) (written <-chan struct{}, late bool, err error) {
+// add queues b, unless most messages are waiting. It returns a channel that is closed when b has been written, and
+// whether not to wait for that.
+func (m *messages) add(b []byte, most int) (written <-chan struct{}, late bool, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.next == nil {
 		m.next = &batch{written: make(chan struct{})}
 	}
-	if len(m.next.messages) == mostMessages {
+	if len(m.next.messages) >= most {
 		return nil, false, errNotRead
 	}
 	m.next.messages = append(m.next.messages, bytes.Clone(b))

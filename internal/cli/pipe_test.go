@@ -140,6 +140,32 @@ func TestStalledMessages(t *testing.T) {
 	}
 }
 
+// TestErrorAfterStalledMessages: the error that a program ends with is read even if messages before it were lost.
+func TestErrorAfterStalledMessages(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, w := io.Pipe()
+		root := &cobra.Command{Use: "program", RunE: func(c *cobra.Command, _ []string) error {
+			for range 3 * mostMessages {
+				fmt.Fprintln(c.ErrOrStderr(), "message")
+			}
+			return errors.New("the work failed")
+		}}
+		root.SetArgs([]string{})
+		read := make(chan string, 1)
+		time.AfterFunc(time.Hour, func() {
+			all, _ := io.ReadAll(r)
+			read <- string(all)
+		})
+		if code := Execute(t.Context(), root, w); code != ExitFailure {
+			t.Errorf("code %d", code)
+		}
+		w.Close()
+		if all := <-read; !strings.HasSuffix(all, "\nprogram: the work failed\n") {
+			t.Errorf("%d bytes were read, without the error at their end", len(all))
+		}
+	})
+}
+
 // TestMessagesInPlace: while they are read, each message is written before what follows it.
 func TestMessagesInPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // in virtual time no message is late
