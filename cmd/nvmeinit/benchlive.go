@@ -8,6 +8,7 @@ import (
 
 	"github.com/dustin/go-humanize"
 
+	"github.com/nvme-anywhere/nvmeof/internal/cli"
 	"github.com/nvme-anywhere/nvmeof/internal/loadgen"
 	"github.com/nvme-anywhere/nvmeof/nvme/multipath"
 )
@@ -27,7 +28,7 @@ func newLive(w io.Writer, wanted bool) *live {
 	if !wanted || !rewrites(w) {
 		return nil
 	}
-	return &live{w: w}
+	return &live{w: cli.Transient(w)}
 }
 
 // begin sets the name of what follows.

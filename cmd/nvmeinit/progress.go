@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/nvme-anywhere/nvmeof/blockdev"
+	"github.com/nvme-anywhere/nvmeof/internal/cli"
 )
 
 // progressBar is a line that shows the progress of a copy; a nil one shows nothing.
@@ -32,7 +33,7 @@ func newProgress(w io.Writer, what string, total int64, quiet bool) *progressBar
 		tracker: &progress.Tracker{Message: what, Total: max(total, 0), Units: units},
 		done:    make(chan struct{}),
 	}
-	p.writer.SetOutputWriter(w)
+	p.writer.SetOutputWriter(cli.Transient(w))
 	if n := columns(w); n > 0 {
 		p.writer.SetTerminalWidth(max(n-1, 1)) // of a longer line only the last part would be rewritten
 	}

@@ -139,3 +139,27 @@ func (m *messages) last() <-chan struct{} {
 
 // Unwrap returns the underlying writer, for code that checks whether it is a terminal.
 func (m *messages) Unwrap() io.Writer { return m.w }
+
+// Transient returns a writer to w for what is soon out of date, such as progress. If w is a command's standard error,
+// nothing of that waits for a reader that has stopped: it would take the place of messages.
+func Transient(w io.Writer) io.Writer {
+	if m, ok := w.(*messages); ok {
+		return transient{m}
+	}
+	return w
+}
+
+type transient struct{ *messages }
+
+func (t transient) Write(b []byte) (int, error) {
+	if t.isLate() {
+		return len(b), nil
+	}
+	return t.messages.Write(b)
+}
+
+func (m *messages) isLate() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.late
+}

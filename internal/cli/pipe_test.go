@@ -140,6 +140,37 @@ func TestStalledMessages(t *testing.T) {
 	}
 }
 
+// TestProgressNotRead: progress that isn't read takes no room from the messages that follow it, and is shown again when
+// its reader goes on.
+func TestProgressNotRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, w := io.Pipe()
+		read := make(chan string, 1)
+		root := &cobra.Command{Use: "program", RunE: func(c *cobra.Command, _ []string) error {
+			progress := Transient(c.ErrOrStderr())
+			for range 3 * mostMessages {
+				fmt.Fprintln(progress, "progress")
+			}
+			fmt.Fprintln(c.ErrOrStderr(), "message")
+			go func() {
+				all, _ := io.ReadAll(r)
+				read <- string(all)
+			}()
+			synctest.Wait()
+			fmt.Fprintln(progress, "progress")
+			return nil
+		}}
+		root.SetArgs([]string{})
+		if code := Execute(t.Context(), root, w); code != ExitOK {
+			t.Errorf("code %d", code)
+		}
+		w.Close()
+		if all, want := <-read, "progress\nmessage\nprogress\n"; all != want {
+			t.Errorf("%d bytes were read, want %q", len(all), want)
+		}
+	})
+}
+
 // TestErrorAfterStalledMessages: the error that a program ends with is read even if messages before it were lost.
 func TestErrorAfterStalledMessages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
