@@ -179,6 +179,23 @@ func TestFileLosesItsName(t *testing.T) {
 	}
 }
 
+// A file that never had a name hasn't lost it.
+func TestFileWithoutName(t *testing.T) {
+	fd, err := unix.MemfdCreate("volume", unix.MFD_CLOEXEC)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	v, err := blockdev.OpenFile(fmt.Sprintf("/proc/self/fd/%d", fd), blockdev.Options{Size: mib})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer v.Close()
+	if err := v.(blockdev.Resizer).Refresh(); err != nil {
+		t.Error(err)
+	}
+}
+
 // other makes a file beside path.
 func other(t *testing.T, path string) string {
 	t.Helper()

@@ -170,10 +170,21 @@ func CheckName(f *os.File, path string) error {
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
 		return &OpError{Op: "refresh", Path: path, Offset: -1, Kind: KindOf(err), Err: err}
 	}
-	if st.Nlink == 0 {
+	if st.Nlink == 0 && !leadsTo(path, f) {
 		return &OpError{Op: "refresh", Path: path, Offset: -1, Kind: ErrInvalid, Err: errNoName}
 	}
 	return nil
+}
+
+// leadsTo reports whether f would be opened by path. That can be so without a link: through /proc/self/fd, or where the
+// file system counts none.
+func leadsTo(path string, f *os.File) bool {
+	one, err := f.Stat()
+	if err != nil {
+		return false
+	}
+	two, err := os.Stat(path)
+	return err == nil && os.SameFile(one, two)
 }
 
 var errNoName = errors.New("the file was removed or replaced: what hosts have in it is lost when the volume is closed")
