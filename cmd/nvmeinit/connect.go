@@ -193,7 +193,7 @@ func (f *connFlags) hold(ctx context.Context, w io.Writer, s *session, n notices
 		if err != nil {
 			continue // Done reports the loss
 		}
-		fmt.Fprint(w, "\r\033[K", fitted(fmt.Sprintf("  connected for %s, keep alives %d, round trip %.1f µs",
+		fmt.Fprint(cli.Transient(w), "\r\033[K", fitted(fmt.Sprintf("  connected for %s, keep alives %d, round trip %.1f µs",
 			time.Since(began).Round(time.Second), s.Counters().KeepAlives.Load(), float64(rtt)/float64(time.Microsecond)), columns(w)))
 	}
 }
