@@ -1,6 +1,7 @@
 package target
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/nvme-anywhere/nvmeof/nvme"
@@ -209,6 +210,7 @@ func (s *Subsystem) attach(ns *Namespace, all []*controller, detach bool) nvme.S
 		}
 		if detach != ns.created {
 			differs[ns.uuid] = true
+			s.bound(differs)
 		} else {
 			delete(differs, ns.uuid)
 		}
@@ -227,4 +229,17 @@ func (s *Subsystem) attach(ns *Namespace, all []*controller, detach bool) nvme.S
 		c.countANA(ns.anaGroup)
 	}
 	return nvme.StatusSuccess
+}
+
+// bound keeps what is remembered of a host from growing as the operator's volumes come and go: if it is more than there
+// can be namespaces, those that don't exist now are forgotten.
+func (s *Subsystem) bound(differs uuidSet) {
+	if len(differs) <= MaxNSID {
+		return
+	}
+	now := uuidSet{}
+	for _, ns := range s.all() {
+		now[ns.uuid] = true
+	}
+	maps.DeleteFunc(differs, func(id [16]byte, _ bool) bool { return !now[id] })
 }

@@ -156,6 +156,26 @@ func TestDetachedByUUID(t *testing.T) {
 	}
 }
 
+// TestDetachedBound: what a host detached of volumes that are gone is forgotten, if it is more than there can be
+// namespaces; what it detached of those that are there is not.
+func TestDetachedBound(t *testing.T) {
+	tg, s := startNumbered(t, newMemPool(1<<20), newMemStore(), 1)
+	host, m := s.admin.q.ctrl.hostNQN, tg.Subsystem(testNQN).managed
+	m.mu.Lock()
+	m.hosts[host] = uuidSet{}
+	for i := range MaxNSID {
+		m.hosts[host][[16]byte{1, byte(i >> 8), byte(i)}] = true
+	}
+	m.mu.Unlock()
+	s.admin.must(attachCommand(1, nvme.NSDetach), controllerList(s.cntlid))
+	m.mu.Lock()
+	if left := m.hosts[host]; len(left) != 1 || !left[numbered(1).UUID] {
+		t.Errorf("%d namespaces are remembered", len(left))
+	}
+	m.mu.Unlock()
+	s.close()
+}
+
 // TestAttachmentsAdopted: what an earlier version stored by NSIDs belongs to the namespaces that have them when it is
 // first read, and only to them.
 func TestAttachmentsAdopted(t *testing.T) {
