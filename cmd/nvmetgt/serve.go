@@ -88,18 +88,23 @@ func serve(ctx context.Context, cfg *config.Config, file string, stdout, stderr 
 	if file == "" {
 		s.mark = "--"
 	}
-	defer func() {
-		if cut := s.end(); err == nil {
-			err = cut
-		}
-	}()
 	var hangups <-chan os.Signal
 	if file != "" { // otherwise there is nothing to read again, and the signal ends the program, as when its terminal closes
 		heed, ignore := context.WithCancel(context.Background())
 		defer ignore()
 		hangups = cli.Hangups(heed)
 	}
-	if err := start(cfg, s); err != nil {
+	// To open a volume may take forever, if a file system doesn't answer.
+	opened, err := cli.Leaving(ctx, closeGrace, func() (bool, error) { return true, start(cfg, s) })
+	if !opened {
+		return err // what start has opened so far is still start's
+	}
+	defer func() {
+		if cut := s.end(); err == nil {
+			err = cut
+		}
+	}()
+	if err != nil {
 		return err
 	}
 	if err := s.serveMetrics(); err != nil {

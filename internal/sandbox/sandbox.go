@@ -1,5 +1,5 @@
-// Package sandbox lets tests make system calls fail. Such a test runs in a process of its own, where a filter refuses
-// the calls that it names, as a container's seccomp profile does. Modes of files refuse them to root, too, in a
+// Package sandbox lets tests make system calls fail, or hang. Such a test runs in a process of its own, where a filter
+// refuses the calls that it names, as a container's seccomp profile does. Modes of files refuse them to root, too, in a
 // goroutine that ObeyModes runs.
 package sandbox
 
@@ -54,8 +54,7 @@ func FailOnce(t *testing.T, call uint32, errno unix.Errno) (failed func() bool) 
 // FailLater is FailOnce, except that the call succeeds the given number of times first.
 func FailLater(t *testing.T, call uint32, errno unix.Errno, before int) (failed func() bool) {
 	t.Helper()
-	listener := filter(t, call, unix.SECCOMP_RET_USER_NOTIF,
-		unix.SECCOMP_FILTER_FLAG_TSYNC|unix.SECCOMP_FILTER_FLAG_TSYNC_ESRCH|unix.SECCOMP_FILTER_FLAG_NEW_LISTENER)
+	listener := ask(t, call)
 	var done, stop atomic.Bool
 	var noting sync.Mutex // so that after the answer nobody asks before done is set
 	var answering sync.WaitGroup
@@ -74,6 +73,25 @@ func FailLater(t *testing.T, call uint32, errno unix.Errno, before int) (failed 
 		defer noting.Unlock()
 		return done.Load()
 	}
+}
+
+// Hang makes a system call hang wherever this process makes it from now on, as the system does when a disk or a server of
+// files doesn't answer. await returns when the process has made it. The rest is as with FailOnce.
+func Hang(t *testing.T, call uint32) (await func()) {
+	t.Helper()
+	listener := ask(t, call)
+	return func() {
+		for n := 0; n != 1; {
+			n, _ = unix.Poll([]unix.PollFd{{Fd: int32(listener), Events: unix.POLLIN}}, -1)
+		}
+	}
+}
+
+// ask makes a system call wait until what it is to do is said at the listener.
+func ask(t *testing.T, call uint32) (listener uintptr) {
+	t.Helper()
+	return filter(t, call, unix.SECCOMP_RET_USER_NOTIF,
+		unix.SECCOMP_FILTER_FLAG_TSYNC|unix.SECCOMP_FILTER_FLAG_TSYNC_ESRCH|unix.SECCOMP_FILTER_FLAG_NEW_LISTENER)
 }
 
 // answer makes the system call that is waiting at a listener fail, if none has yet and none is to succeed before. The
