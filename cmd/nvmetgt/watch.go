@@ -1,11 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"os"
 	"os/signal"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -53,9 +55,16 @@ func (s *server) volumes() []blockdev.Volume {
 	return all
 }
 
-// watchSizes queries each volume whose size can change. A query costs a system call.
+// sizeWatch is what is known about a volume whose size is watched.
+type sizeWatch struct {
+	asked  atomic.Bool // a goroutine queries it, and has failed for itself
+	failed bool        // the last query failed
+}
+
+// watchSizes queries each volume whose size can change, which costs a system call. The call may hang, with the file
+// system: then no other volume waits for it, and when the server closes only that volume does.
 func (s *server) watchSizes(ctx context.Context) {
-	failed := map[blockdev.Resizer]bool{}
+	watched := map[blockdev.Resizer]*sizeWatch{}
 	tick := time.NewTicker(sizeInterval)
 	defer tick.Stop()
 	for {
@@ -64,11 +73,20 @@ func (s *server) watchSizes(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		before := failed
-		failed = map[blockdev.Resizer]bool{}
+		before := watched
+		watched = map[blockdev.Resizer]*sizeWatch{}
 		for _, v := range s.volumes() {
-			if r, ok := v.(blockdev.Resizer); ok {
-				failed[r] = !s.refresh(r, before[r])
+			r, ok := v.(blockdev.Resizer)
+			if !ok {
+				continue
+			}
+			w := cmp.Or(before[r], new(sizeWatch))
+			watched[r] = w
+			if w.asked.CompareAndSwap(false, true) {
+				go func() {
+					w.failed = !s.refresh(r, w.failed)
+					w.asked.Store(false)
+				}()
 			}
 		}
 	}

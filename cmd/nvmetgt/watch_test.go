@@ -1,0 +1,65 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/nvme-anywhere/nvmeof/blockdev"
+)
+
+// sized is a volume whose size is watched.
+type sized struct {
+	blockdev.Volume
+	asked atomic.Int32
+	hangs chan struct{} // closed when it answers; nil for at once
+}
+
+func (v *sized) OnResize(func(int64)) (stop func()) { return func() {} }
+
+func (v *sized) Refresh() error {
+	v.asked.Add(1)
+	if v.hangs != nil {
+		<-v.hangs
+	}
+	return nil
+}
+
+// TestSizeHangs: a volume whose file system doesn't say how large it is keeps no other volume's size from being watched.
+func TestSizeHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		volume := func(hangs chan struct{}) *sized {
+			v, err := blockdev.NewNull(blockdev.Options{Size: 1 << 20})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return &sized{Volume: v, hangs: hangs}
+		}
+		hanging := volume(make(chan struct{}))
+		s := &server{log: slog.New(slog.DiscardHandler), exports: map[exportKey]*export{{nsid: 1}: {volume: hanging}}}
+		var others []*sized
+		for nsid := range uint32(8) {
+			v := volume(nil)
+			others = append(others, v)
+			s.exports[exportKey{nsid: 2 + nsid}] = &export{volume: v}
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		go s.watchSizes(ctx)
+		const rounds = 10
+		time.Sleep(rounds*sizeInterval + sizeInterval/2)
+		synctest.Wait()
+		for i, v := range others {
+			if n := v.asked.Load(); n != rounds {
+				t.Errorf("volume %d was asked %d times in %d intervals", i, n, rounds)
+			}
+		}
+		if n := hanging.asked.Load(); n != 1 {
+			t.Errorf("the volume that doesn't answer was asked %d times", n)
+		}
+		close(hanging.hangs)
+		cancel()
+	})
+}
