@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/gopacket/gopacket"
@@ -470,6 +471,50 @@ func TestOverflowIsCounted(t *testing.T) {
 	close(s.gate)
 	if err := f.Close(); err != nil {
 		t.Error(err)
+	}
+}
+
+// slow is a file each of whose writes takes a time.
+type slow struct {
+	memory
+	each time.Duration
+}
+
+func (s *slow) Write(b []byte) (int, error) {
+	time.Sleep(s.each)
+	return s.memory.Write(b)
+}
+
+// TestCloseWaits: Close waits for a slow file until everything is written, but not for a file system that doesn't answer.
+func TestCloseWaits(t *testing.T) {
+	for _, c := range []struct {
+		each time.Duration
+		want error
+	}{
+		{closeTimeout - time.Second, nil},
+		{time.Hour, errHangs},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s := &slow{each: c.each}
+			f, err := New(s, "slow disk", "test")
+			if err != nil {
+				t.Fatal(err)
+			}
+			a := endpoint(t, simnet.New(1), "192.0.2.1:4791", simnet.Config{})
+			const sends, size = 100, 10240
+			for range sends {
+				if _, err := f.Conn(a).Send([]udp.Train{roceTrain(a.LocalAddr(), netip.MustParseAddrPort("192.0.2.2:4791"), 10, size/10)}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := f.Close(); !errors.Is(err, c.want) {
+				t.Errorf("writes take %v: closed with %v, want %v", c.each, err, c.want)
+			}
+			if c.want == nil && s.Len() < sends*size {
+				t.Errorf("%d bytes were written", s.Len())
+			}
+			<-f.Done()
+		})
 	}
 }
 

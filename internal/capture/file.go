@@ -6,6 +6,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -18,6 +19,8 @@ type File struct {
 	start time.Time
 	done  chan struct{} // closed when everything is written
 	err   error         // valid when done is closed
+
+	writes atomic.Int64 // that have returned
 }
 
 // Create makes a capture file, or uses a named pipe, which Wireshark can watch live, now or later: until it does,
@@ -61,13 +64,21 @@ func create(path string) (io.WriteCloser, error) {
 
 // New captures to out, which the File closes. name is used in errors.
 func New(out io.WriteCloser, name, application string) (*File, error) {
-	w, err := newWriter(out, application)
+	f := &File{name: name, out: out, queue: newQueue(), start: time.Now(), done: make(chan struct{})}
+	w, err := newWriter(counted{f}, application)
 	if err != nil {
 		return nil, writeError(name, err)
 	}
-	f := &File{name: name, out: out, queue: newQueue(), start: time.Now(), done: make(chan struct{})}
 	go f.run(w)
 	return f, nil
+}
+
+// counted writes to a File's out, and counts its writes.
+type counted struct{ f *File }
+
+func (c counted) Write(b []byte) (int, error) {
+	defer c.f.writes.Add(1)
+	return c.f.out.Write(b)
 }
 
 // writeError names the file once: a file's system error already has the name.
@@ -122,16 +133,30 @@ func (f *File) Dropped() uint64 { return f.queue.drops() }
 // Done is closed when nothing is written any more: after Close, or where writing failed, as Close says then.
 func (f *File) Done() <-chan struct{} { return f.done }
 
-// closeTimeout is how long Close waits for the reader of a pipe.
+// closeTimeout is how long Close waits for the reader of a pipe, and for each write to anything else.
 const closeTimeout = 5 * time.Second
 
+var errHangs = errors.New("the file system doesn't answer")
+
 // Close writes what is queued and closes the file. It returns the first write error, in which case the file ends before
-// it. A second Close returns the same.
+// it, or that the file system doesn't answer. A second Close returns the same.
 func (f *File) Close() error {
 	f.queue.close()
 	if p, ok := f.out.(interface{ SetWriteDeadline(time.Time) error }); ok {
-		_ = p.SetWriteDeadline(time.Now().Add(closeTimeout)) // regular files have none
+		if p.SetWriteDeadline(time.Now().Add(closeTimeout)) == nil { // regular files have none
+			<-f.done
+			return f.err
+		}
 	}
-	<-f.done
-	return f.err
+	for {
+		before := f.writes.Load()
+		select {
+		case <-f.done:
+			return f.err
+		case <-time.After(closeTimeout):
+			if f.writes.Load() == before {
+				return writeError(f.name, errHangs)
+			}
+		}
+	}
 }
