@@ -2,10 +2,13 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"errors"
+	"log"
 	"strings"
 	"testing"
 
+	"github.com/nvme-anywhere/nvmeof/internal/cli"
 	"github.com/nvme-anywhere/nvmeof/internal/config"
 )
 
@@ -44,3 +47,31 @@ func TestLostMessages(t *testing.T) {
 		}
 	}
 }
+
+// What libraries log is in the target's log, in its format.
+func TestLibrariesLog(t *testing.T) {
+	before, flags := log.Writer(), log.Flags()
+	defer func() { log.SetOutput(before); log.SetFlags(flags) }()
+	cfg := &config.Config{
+		Log: config.Log{JSON: true}, Listen: []cli.Endpoint{freeEndpoint(t)},
+		Subsystems: []config.Subsystem{{NQN: "nqn.2026-11.org.example:a"}},
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	var stderr bytes.Buffer
+	ready := writerFunc(func(b []byte) (int, error) {
+		log.Print("out of descriptors")
+		stop()
+		return len(b), nil
+	})
+	if err := serve(ctx, cfg, "", ready, &stderr); err != nil {
+		t.Fatal(err)
+	}
+	if want := `"level":"WARN","msg":"out of descriptors"}`; !strings.Contains(stderr.String(), want) {
+		t.Errorf("the log is\n%s; want %s", stderr.String(), want)
+	}
+}
+
+type writerFunc func(b []byte) (int, error)
+
+func (f writerFunc) Write(b []byte) (int, error) { return f(b) }

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"io"
+	"log/slog"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -85,6 +86,8 @@ const serveExample = `  # a file of 1 GiB, over RDMA and TCP, on 127.0.0.1
 
 func serve(ctx context.Context, cfg *config.Config, file string, stdout, stderr io.Writer) (err error) {
 	s := &server{log: newLogger(cfg.Log, stderr), file: file, starting: ctx}
+	slog.SetLogLoggerLevel(slog.LevelWarn)
+	slog.SetDefault(s.log) // for libraries, such as net/http
 	if file == "" {
 		s.mark = "--"
 	}

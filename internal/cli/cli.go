@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"os"
 	"os/signal"
 	"strings"
@@ -46,6 +47,8 @@ func Execute(ctx context.Context, root *cobra.Command, stderr io.Writer) int {
 	keepOrder(root)
 	out, says := &checked{ctx: ctx, w: root.OutOrStdout()}, &messages{w: stderr}
 	defer says.flush(ctx)
+	defer log.SetOutput(log.Writer())
+	log.SetOutput(says) // what libraries have to say, such as net/http
 	root.SetOut(out)
 	root.SetErr(says)
 	err := root.ExecuteContext(ctx)

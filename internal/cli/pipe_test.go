@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"os"
 	"strings"
 	"testing"
@@ -195,6 +196,24 @@ func TestErrorAfterStalledMessages(t *testing.T) {
 			t.Errorf("%d bytes were read, without the error at their end", len(all))
 		}
 	})
+}
+
+// TestLibrariesSay: what libraries log takes the same way to standard error as the program's own messages, whoever reads
+// those.
+func TestLibrariesSay(t *testing.T) {
+	before := log.Writer()
+	var stderr bytes.Buffer
+	root := &cobra.Command{Use: "program", RunE: func(*cobra.Command, []string) error {
+		log.Print("out of descriptors")
+		return nil
+	}}
+	root.SetArgs([]string{})
+	if Execute(t.Context(), root, &stderr); !strings.HasSuffix(stderr.String(), "out of descriptors\n") {
+		t.Errorf("standard error is %q", stderr.String())
+	}
+	if log.Writer() != before {
+		t.Error("what libraries log after the command is lost")
+	}
 }
 
 // TestMessagesInPlace: while they are read, each message is written before what follows it.
