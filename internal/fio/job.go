@@ -16,8 +16,9 @@ type Job struct {
 	Percentiles    []float64 // to report
 	Logs           Logs
 
-	sized [loadgen.Directions]sizing // which option set BS
-	given []setting
+	sized     [loadgen.Directions]sizing // which option set BS
+	fdatasync int                        // Fsync by its other name
+	given     []setting
 }
 
 // setting is an option as it was given.
@@ -111,6 +112,14 @@ func (j *Job) Apply(o *Job) error {
 	return nil
 }
 
+// Check reports which option is wrong whatever the namespace.
+func (j *Job) Check() error {
+	if j.Fsync > 0 && j.fdatasync > 0 { // fio does both, each at its own interval
+		return fmt.Errorf("fsync=%d, fdatasync=%d: both flush the namespace; want one of them", j.Fsync, j.fdatasync)
+	}
+	return j.Spec.Check()
+}
+
 // Phases splits jobs at stonewalls: the jobs of a phase run in parallel, and phases one after another.
 func Phases(jobs []*Job) [][]*Job {
 	var phases [][]*Job
@@ -130,6 +139,7 @@ func Specs(jobs []*Job) []loadgen.Spec {
 	for i, j := range jobs {
 		specs[i] = j.Spec
 		specs[i].LogEach = j.logsEach()
+		specs[i].Fsync = max(j.Fsync, j.fdatasync)
 	}
 	return specs
 }

@@ -219,9 +219,13 @@ var options = []Option{
 		set: setSync,
 	},
 	{
-		Name: "fsync", Aliases: []string{"fdatasync"}, Type: "number", Example: "1",
+		Name: "fsync", Type: "number", Example: "1",
 		Usage: "flush the namespace after this number of writes of a job; at a depth above 1 without waiting for outstanding ones (default never)",
 		set:   func(j *Job, v string) error { return number(&j.Fsync, v) },
+	},
+	{
+		Name: "fdatasync", Type: "number", Example: "1", Usage: "the same as fsync; a job has one of the two",
+		set: func(j *Job, v string) error { return number(&j.fdatasync, v) },
 	},
 	{
 		Name: "verify", Type: "crc32c", Choices: []string{"crc32c"}, Example: "crc32c",

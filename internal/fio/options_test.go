@@ -50,7 +50,7 @@ func TestValues(t *testing.T) {
 		{"sync", "1", func(j *Job) bool { return j.Sync }},
 		{"sync", "dsync", func(j *Job) bool { return j.Sync }},
 		{"sync", "none", func(j *Job) bool { return !j.Sync }},
-		{"fdatasync", "32", func(j *Job) bool { return j.Fsync == 32 }},
+		{"fdatasync", "32", func(j *Job) bool { return Specs([]*Job{j})[0].Fsync == 32 && j.Given()["fdatasync"] == "32" }},
 		{"io_limit", "1m", func(j *Job) bool { return j.IOSize == 1<<20 }},
 		{"io_size", "50%", func(j *Job) bool { return j.IOPercent == 50 && j.IOSize == 0 }},
 		{"bs", "0x1000", func(j *Job) bool { return j.BS[0][0].Bytes == 4096 }},
@@ -215,6 +215,21 @@ func TestBadValues(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), c.option+"="+c.value) || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s=%s: %v, want it to say %q", c.option, c.value, err, c.says)
 		}
+	}
+}
+
+// TestFsyncAndFdatasync: fio counts writes for each of the two, so neither replaces the other, not even one of
+// [global].
+func TestFsyncAndFdatasync(t *testing.T) {
+	f, err := Parse("x.fio", strings.NewReader("[global]\nfdatasync=1\n[both]\nfsync=32\n[other]\nfdatasync=0\nfsync=32\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Jobs[0].Check(); err == nil || !strings.Contains(err.Error(), "fsync=32, fdatasync=1") {
+		t.Errorf("both: %v", err)
+	}
+	if err := f.Jobs[1].Check(); err != nil || Specs(f.Jobs)[1].Fsync != 32 {
+		t.Errorf("fsync alone: %v, flush after %d writes", err, Specs(f.Jobs)[1].Fsync)
 	}
 }
 
