@@ -42,8 +42,16 @@ func (s *Spec) rewrites() bool { return patterns[s.RW].rewrites }
 func (s *Spec) changes() bool { return s.Does(Write) || s.Does(Trim) }
 
 // Draws reports whether operations of that direction have sizes, offsets and times of their own, rather than
-// following others.
-func (s *Spec) Draws(op Op) bool { return s.Does(op) && (op != Write || !s.rewrites()) }
+// following others or having no share of the mix.
+func (s *Spec) Draws(op Op) bool {
+	switch {
+	case !s.Does(op), op == Write && s.rewrites():
+		return false
+	case s.Does(Read) && s.Does(Write):
+		return op == Read && s.RWMixRead > 0 || op == Write && s.RWMixRead < 100
+	}
+	return true
+}
 
 // rated reports whether operations of that direction are due at set times.
 func (s *Spec) rated(op Op) bool { return s.Draws(op) && (s.Rate[op] > 0 || s.RateIOPS[op] > 0) }

@@ -81,6 +81,41 @@ func testOneRate(t *testing.T) {
 	}
 }
 
+// Rates replace the shares of a mix, but a direction without any share has no operations, as in fio: rwmixread=100
+// never writes.
+func TestRatesOfMixOfOne(t *testing.T) { synctest.Test(t, testRatesOfMixOfOne) }
+
+func testRatesOfMixOfOne(t *testing.T) {
+	for _, c := range []struct {
+		reads int
+		rates [ops]int
+		paced bool
+		want  [ops]uint64
+	}{
+		{100, [ops]int{Read: 100, Write: 100}, true, [ops]uint64{Read: 64}},
+		{0, [ops]int{Read: 100, Write: 100}, true, [ops]uint64{Write: 64}},
+		{100, [ops]int{Read: 100}, true, [ops]uint64{Read: 64}},
+		{100, [ops]int{Write: 100}, false, [ops]uint64{Read: 64}},
+		{0, [ops]int{Read: 100}, false, [ops]uint64{Write: 64}},
+		{99, [ops]int{Read: 100, Write: 100}, true, [ops]uint64{Read: 32, Write: 32}},
+	} {
+		s := spec("randrw")
+		s.RWMixRead, s.RateIOPS, s.NumberIOs = c.reads, c.rates, 64
+		if s.Paced() != c.paced {
+			t.Errorf("rwmixread=%d at rates of %v: paced %v", c.reads, c.rates, s.Paced())
+		}
+		res, err := runOne(&fakeDevice{}, s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for op, want := range c.want {
+			if n := res.Ops[op].IOs; n != want {
+				t.Errorf("rwmixread=%d at rates of %v: %v: %d operations, want %d", c.reads, c.rates, Op(op), n, want)
+			}
+		}
+	}
+}
+
 // Jobs with rates of their own don't delay each other: each operation begins when it is due.
 func TestRatesOfSeveral(t *testing.T) { synctest.Test(t, testRatesOfSeveral) }
 
