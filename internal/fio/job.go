@@ -18,7 +18,7 @@ type Job struct {
 
 	sized     [loadgen.Directions]sizing // which option set BS
 	fdatasync int                        // Fsync by its other name
-	given     []setting
+	given     []setting                  // in order: one that is repeated may add to what it said before
 }
 
 // setting is an option as it was given.
@@ -66,7 +66,6 @@ func (j *Job) Set(name, value string) error {
 	if err := o.set(j, value); err != nil {
 		return fmt.Errorf("%s=%s: %w", name, value, err)
 	}
-	j.given = slices.DeleteFunc(j.given, func(s setting) bool { return s.name == o.Name })
 	if o.Flag && (value == "" || value == "true") {
 		value = "1" // as fio shows it
 	}
@@ -74,7 +73,7 @@ func (j *Job) Set(name, value string) error {
 	return nil
 }
 
-// Given returns the options that were set, by name, as they were written.
+// Given returns the options that were set, by name, as they were last written.
 func (j *Job) Given() map[string]string {
 	m := map[string]string{}
 	for _, s := range j.given {

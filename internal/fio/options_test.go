@@ -249,6 +249,18 @@ func TestOverride(t *testing.T) {
 	}
 }
 
+// TestApplyRepeated: of an option that a command line has several times, with values for different directions, each
+// applies, with a job file as without one.
+func TestApplyRepeated(t *testing.T) {
+	line, j := NewJob("bench"), NewJob("test")
+	if err := errors.Join(line.Set("bs", "8k"), line.Set("rate", "1m,"), line.Set("bs", ",16k,"), line.Set("rate", ",2m,"), j.Apply(line)); err != nil {
+		t.Fatal(err)
+	}
+	if !reflect.DeepEqual(j.BS, line.BS) || j.Rate != line.Rate {
+		t.Errorf("sizes %v, rates %v; without a job file %v, %v", j.BS, j.Rate, line.BS, line.Rate)
+	}
+}
+
 func TestExpressions(t *testing.T) {
 	for text, want := range map[string]int64{
 		strings.Repeat("1+", 200) + "1": 201, "1+2*3": 7, "(1+2)*3": 9, "8/2/2": 2, "7-2-1": 4, "7%4": 3, "7/2": 3, "2^3^2": 512, "2*-3": -6,
