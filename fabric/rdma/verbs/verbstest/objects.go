@@ -144,9 +144,19 @@ func testArming(s *session) {
 	}
 }
 
-// testLimits: a queue has room for what was asked for, and an error comes with the number of requests before it.
+// testLimits: a device says how much there is of everything, a queue has room for what was asked for, and an error comes
+// with the number of requests before it.
 func testLimits(s *session) {
 	h, _ := s.connect(0)
+	attr := h.id.Device().Attr()
+	for what, n := range map[string]int{
+		"MaxQP": attr.MaxQP, "MaxQPWR": attr.MaxQPWR, "MaxSGE": attr.MaxSGE, "MaxSGERd": attr.MaxSGERd, "MaxCQE": attr.MaxCQE,
+		"MaxQPRdAtom": attr.MaxQPRdAtom, "MaxQPInitAtom": attr.MaxQPInitAtom,
+	} {
+		if n < 1 {
+			s.Errorf("%s is %d", what, n)
+		}
+	}
 	receives := make([]verbs.RecvWR, depth+1)
 	n, err := h.qp.PostRecv(receives)
 	s.wantErr("one receive too many", err, verbs.ErrNoMemory)
@@ -163,7 +173,7 @@ func testLimits(s *session) {
 	_, err = h.pd.RegMR(nil, 0)
 	s.wantErr("no memory", err, verbs.ErrInvalid)
 	init := h.init()
-	init.MaxSendWR = h.id.Device().Attr().MaxQPWR + 1
+	init.MaxSendWR = attr.MaxQPWR + 1
 	_, err = h.pd.CreateQP(init)
 	s.wantErr("a queue too long", err, verbs.ErrInvalid)
 }
