@@ -130,6 +130,7 @@ func TestLesserDevice(t *testing.T) {
 		cm   lesserCM
 	}{
 		{"READs into one piece", lesserCM{windows: true, onDemand: true, attr: func(a *verbs.DeviceAttr) { a.MaxSGERd = 1 }}},
+		{"work requests with two pieces", lesserCM{windows: true, onDemand: true, attr: func(a *verbs.DeviceAttr) { a.MaxSGE = 2 }}},
 		{"short send queues", lesserCM{windows: true, onDemand: true, attr: func(a *verbs.DeviceAttr) { a.MaxQPWR = 24 }}},
 		{"one READ at once", lesserCM{windows: true, onDemand: true, attr: func(a *verbs.DeviceAttr) { a.MaxQPRdAtom = 1 }}},
 		{"no windows", lesserCM{onDemand: true}},

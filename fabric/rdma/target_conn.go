@@ -105,11 +105,11 @@ func (l *Listener) newConn(id verbs.CMID, req connectRequest, depth int) (*targe
 	c := &targetConn{
 		l: l, id: id, dom: dom, depth: depth,
 		maxSGE:   min(maxSGE, dev.MaxSGE),
-		maxSGERd: min(maxSGE, dev.MaxSGERd),
+		maxSGERd: min(maxSGE, dev.MaxSGE, dev.MaxSGERd),
 		share:    l.pool.Join(id.RemoteAddr().Addr()),
 		inUse:    1,
 	}
-	c.sqSize = max(min(4*depth, dev.MaxQPWR), mostWorkRequests(min(c.maxSGE, c.maxSGERd)))
+	c.sqSize = max(min(4*depth, dev.MaxQPWR), mostWorkRequests(c.maxSGERd))
 	if req.QID != 0 {
 		c.inCapsule = l.cfg.InCapsule
 	}
