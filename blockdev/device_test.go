@@ -49,6 +49,32 @@ func TestBlockDevice(t *testing.T) {
 	})
 }
 
+// TestDeviceNodeRemoved: a device keeps what hosts write, even if the node by which it was opened is removed.
+func TestDeviceNodeRemoved(t *testing.T) {
+	var st unix.Stat_t
+	if err := unix.Stat(loopDevice(t, 4*mib), &st); err != nil {
+		t.Fatal(err)
+	}
+	node := filepath.Join(t.TempDir(), "node")
+	if err := unix.Mknod(node, unix.S_IFBLK|0o600, int(st.Rdev)); err != nil {
+		t.Skip(err)
+	}
+	v, err := blockdev.OpenFile(node, blockdev.Options{})
+	if errors.Is(err, unix.EACCES) {
+		t.Skip("devices can't be used in the test's directory:", err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer v.Close()
+	if err := os.Remove(node); err != nil {
+		t.Fatal(err)
+	}
+	if err := v.(blockdev.Resizer).Refresh(); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestDeviceLookedAt: a device that is locked for a moment, as by udev, can be opened; one that stays locked is
 // refused.
 func TestDeviceLookedAt(t *testing.T) {

@@ -164,13 +164,13 @@ func deviceSize(f *os.File) (int64, error) {
 }
 
 // CheckName returns an error if f, the file of the volume at path, has no name any more: it was removed, or another file
-// was given its name. Hosts don't notice, until the volume is opened again.
+// was given its name. Hosts don't notice, until the volume is opened again. A device is there without its node.
 func CheckName(f *os.File, path string) error {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
 		return &OpError{Op: "refresh", Path: path, Offset: -1, Kind: KindOf(err), Err: err}
 	}
-	if st.Nlink == 0 && !leadsTo(path, f) {
+	if st.Nlink == 0 && st.Mode&unix.S_IFMT == unix.S_IFREG && !leadsTo(path, f) {
 		return &OpError{Op: "refresh", Path: path, Offset: -1, Kind: ErrInvalid, Err: errNoName}
 	}
 	return nil
