@@ -23,13 +23,14 @@ var errNotRead = errors.New("messages are not being read")
 // collector that hangs, a pager, a terminal after Ctrl-S. Messages come from the middle of I/O, which must go on.
 //
 // Write returns when its message has been written, so that messages keep their place among what else the program prints
-// and does. But when one has taken longer than patience, Write stops waiting until the reader has caught up.
+// and does. But when one has taken longer than patience, Write stops waiting until the reader has caught up and takes a
+// message without delay. So a reader that is always slow holds nobody up again and again.
 type messages struct {
 	w io.Writer
 
 	mu      sync.Mutex
 	writing bool   // passOn runs
-	late    bool   // the reader has stopped, and hasn't caught up yet
+	late    bool   // the reader has stopped or is slow, and hasn't caught up yet
 	next    *batch // what passOn writes next; nil if there is nothing
 }
 
@@ -94,22 +95,25 @@ func (m *messages) giveUp() {
 
 // passOn writes until nothing is left.
 func (m *messages) passOn() {
-	for b := m.take(); b != nil; b = m.take() {
+	var took time.Duration // by the last message
+	for b := m.take(took); b != nil; b = m.take(took) {
 		for _, message := range b.messages {
+			began := time.Now()
 			_, _ = m.w.Write(message)
+			took = time.Since(began)
 		}
 		close(b.written)
 	}
 }
 
-// take returns the next messages to write. Without any, passOn ends.
-func (m *messages) take() *batch {
+// take returns the next messages to write, when the last one took so long. Without any, passOn ends.
+func (m *messages) take(took time.Duration) *batch {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	b := m.next
 	m.next = nil
 	if b == nil {
-		m.writing, m.late = false, false
+		m.writing, m.late = false, m.late && took >= patience
 	}
 	return b
 }
@@ -152,14 +156,15 @@ func Transient(w io.Writer) io.Writer {
 type transient struct{ *messages }
 
 func (t transient) Write(b []byte) (int, error) {
-	if t.isLate() {
+	if t.behind() {
 		return len(b), nil
 	}
 	return t.messages.Write(b)
 }
 
-func (m *messages) isLate() bool {
+// behind reports whether messages are waiting for a reader that has stopped or is slow.
+func (m *messages) behind() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.late
+	return m.late && m.writing
 }

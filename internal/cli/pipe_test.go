@@ -9,6 +9,7 @@ import (
 	"log"
 	"os"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -141,35 +142,87 @@ func TestStalledMessages(t *testing.T) {
 	}
 }
 
-// TestProgressNotRead: progress that isn't read takes no room from the messages that follow it, and is shown again when
-// its reader goes on.
-func TestProgressNotRead(t *testing.T) {
+// slowWriter takes its time for what is written to it.
+type slowWriter struct {
+	takes   atomic.Int64 // nanoseconds
+	written atomic.Int64 // messages
+}
+
+func (w *slowWriter) Write(b []byte) (int, error) {
+	time.Sleep(time.Duration(w.takes.Load()))
+	w.written.Add(1)
+	return len(b), nil
+}
+
+// TestSlowMessages: a reader that is slow all the time holds up one message. When it no longer is, messages are written
+// in their place again.
+func TestSlowMessages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r, w := io.Pipe()
-		read := make(chan string, 1)
+		w := new(slowWriter)
+		w.takes.Store(int64(2 * patience))
 		root := &cobra.Command{Use: "program", RunE: func(c *cobra.Command, _ []string) error {
-			progress := Transient(c.ErrOrStderr())
-			for range 3 * mostMessages {
-				fmt.Fprintln(progress, "progress")
+			var waited time.Duration
+			say := func() {
+				began := time.Now()
+				fmt.Fprintln(c.ErrOrStderr(), "message")
+				waited += time.Since(began)
 			}
-			fmt.Fprintln(c.ErrOrStderr(), "message")
-			go func() {
-				all, _ := io.ReadAll(r)
-				read <- string(all)
-			}()
-			synctest.Wait()
-			fmt.Fprintln(progress, "progress")
+			const slow = 10
+			for range slow {
+				say()
+				time.Sleep(time.Second) // which it has caught up after
+			}
+			if waited != patience || w.written.Load() != slow {
+				t.Errorf("%d messages were written, and waited for %v", w.written.Load(), waited)
+			}
+			w.takes.Store(int64(patience / 2))
+			say()
+			time.Sleep(time.Second)
+			if say(); w.written.Load() != slow+2 {
+				t.Error("a message isn't written in its place")
+			}
 			return nil
 		}}
 		root.SetArgs([]string{})
 		if code := Execute(t.Context(), root, w); code != ExitOK {
 			t.Errorf("code %d", code)
 		}
-		w.Close()
-		if all, want := <-read, "progress\nmessage\nprogress\n"; all != want {
-			t.Errorf("%d bytes were read, want %q", len(all), want)
-		}
 	})
+}
+
+// TestProgressNotRead: progress that isn't read takes no room from the messages that follow it, and is shown again when
+// its reader goes on.
+func TestProgressNotRead(t *testing.T) {
+	for _, message := range []string{"message\n", ""} {
+		synctest.Test(t, func(t *testing.T) {
+			r, w := io.Pipe()
+			read := make(chan string, 1)
+			root := &cobra.Command{Use: "program", RunE: func(c *cobra.Command, _ []string) error {
+				progress := Transient(c.ErrOrStderr())
+				for range 3 * mostMessages {
+					fmt.Fprintln(progress, "progress")
+				}
+				if message != "" {
+					fmt.Fprint(c.ErrOrStderr(), message)
+				}
+				go func() {
+					all, _ := io.ReadAll(r)
+					read <- string(all)
+				}()
+				synctest.Wait()
+				fmt.Fprintln(progress, "progress")
+				return nil
+			}}
+			root.SetArgs([]string{})
+			if code := Execute(t.Context(), root, w); code != ExitOK {
+				t.Errorf("code %d", code)
+			}
+			w.Close()
+			if all, want := <-read, "progress\n"+message+"progress\n"; all != want {
+				t.Errorf("%d bytes were read, want %q", len(all), want)
+			}
+		})
+	}
 }
 
 // TestErrorAfterStalledMessages: the error that a program ends with is read even if messages before it were lost.
