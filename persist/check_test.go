@@ -308,21 +308,23 @@ func TestGrowReadOnly(t *testing.T) {
 	}
 }
 
-// TestLosesItsName: a file that was removed is used as before, and grows, but Refresh says so.
+// TestLosesItsName: a file that was removed is used as before, and grows unless it is read-only, but Refresh says so.
 func TestLosesItsName(t *testing.T) {
-	path, _ := filled(t)
-	v := mustOpen(t, path, blockdev.Options{})
-	lengthen(t, path, 8*mib)
-	if err := os.Remove(path); err != nil {
-		t.Fatal(err)
+	for _, readOnly := range []bool{false, true} {
+		path, _ := filled(t)
+		v := mustOpen(t, path, blockdev.Options{ReadOnly: readOnly})
+		lengthen(t, path, 8*mib)
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+		if err := v.Refresh(); !errors.Is(err, blockdev.ErrInvalid) || !strings.Contains(err.Error(), "removed") {
+			t.Errorf("read-only %v: %v", readOnly, err)
+		}
+		if now := v.Info().Size; (now >= 7*mib) == readOnly {
+			t.Errorf("read-only %v: it has %d bytes", readOnly, now)
+		}
+		mustClose(t, v)
 	}
-	if err := v.Refresh(); !errors.Is(err, blockdev.ErrInvalid) || !strings.Contains(err.Error(), "removed") {
-		t.Errorf("%v", err)
-	}
-	if now := v.Info().Size; now < 7*mib {
-		t.Errorf("it has %d bytes", now)
-	}
-	mustClose(t, v)
 }
 
 // TestGrownCut truncates the file in the part that it grew by: requests that need what is gone fail, and nothing else

@@ -20,9 +20,6 @@ func (v *atomicVolume) Refresh() error {
 		return v.info.Closed("refresh")
 	}
 	defer v.life.Leave()
-	if v.info.ReadOnly {
-		return nil
-	}
 	v.growing.Lock()
 	defer v.growing.Unlock()
 	grown, err := v.grow()
@@ -43,7 +40,7 @@ var errGrownOften = fmt.Errorf("it has grown %d times, as often as it can: copy 
 
 // grow makes an extent of what the file has behind the last one, if that is worth it.
 func (v *atomicVolume) grow() (bool, error) {
-	if v.m.file == nil {
+	if v.m.file == nil || v.info.ReadOnly {
 		return false, nil
 	}
 	size, err := v.m.fileSize()
