@@ -48,7 +48,7 @@ func (m *messages) conclude(format string, a ...any) {
 	_, _ = m.write(fmt.Appendf(nil, format, a...), mostMessages+1)
 }
 
-// write is Write where at most most messages wait, b included.
+// write is Write where no more than most messages wait, b included.
 func (m *messages) write(b []byte, most int) (int, error) {
 	written, late, err := m.add(b, most)
 	if err != nil {
