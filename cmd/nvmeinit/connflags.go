@@ -127,7 +127,7 @@ func (f *connFlags) config(ctx context.Context, fab *fabric) (host.Config, error
 	if f.kato == 0 {
 		c.KATO = -1
 	}
-	c.Authentication, err = f.secrets.authentication(ctx)
+	c.Authentication, err = f.secrets.authentication(ctx, 0)
 	return c, err
 }
 

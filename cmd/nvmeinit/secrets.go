@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/spf13/pflag"
 
@@ -33,8 +34,12 @@ func (f *secretFlags) add(fl *pflag.FlagSet) {
 	fl.Var(&f.ctrlSecret, ctrlSecretFlag, "`FILE` with the secret that the target has to prove that it has")
 }
 
-// authentication reads the files; it returns nil if none is named.
-func (f *secretFlags) authentication(ctx context.Context) (*host.Authentication, error) {
+// hangupPatience is how long SIGHUP waits for a pipe with a secret: meanwhile nobody sees that the connection is lost.
+const hangupPatience = 5 * time.Second
+
+// authentication reads the files; it returns nil if none is named. It waits for a pipe no longer than most, unless that
+// is 0.
+func (f *secretFlags) authentication(ctx context.Context, most time.Duration) (*host.Authentication, error) {
 	if f.secret == "" && f.ctrlSecret == "" {
 		return nil, nil //nolint:nilnil // no authentication is what the host takes nil for
 	}
@@ -43,11 +48,11 @@ func (f *secretFlags) authentication(ctx context.Context) (*host.Authentication,
 	}
 	a := &host.Authentication{}
 	var err error
-	if a.Secret, err = f.read(ctx, secretFlag, f.secret); err != nil {
+	if a.Secret, err = f.read(ctx, secretFlag, f.secret, most); err != nil {
 		return nil, err
 	}
 	if f.ctrlSecret != "" {
-		if a.ControllerSecret, err = f.read(ctx, ctrlSecretFlag, f.ctrlSecret); err != nil {
+		if a.ControllerSecret, err = f.read(ctx, ctrlSecretFlag, f.ctrlSecret, most); err != nil {
 			return nil, err
 		}
 	}
@@ -58,11 +63,11 @@ func (f *secretFlags) authentication(ctx context.Context) (*host.Authentication,
 }
 
 // read returns the secret of a file as it is now, or of a pipe as it was the first time.
-func (f *secretFlags) read(ctx context.Context, flag string, file cli.SecretFile) (*dhchap.Secret, error) {
+func (f *secretFlags) read(ctx context.Context, flag string, file cli.SecretFile, most time.Duration) (*dhchap.Secret, error) {
 	if s := f.piped[file]; s != nil {
 		return s, nil
 	}
-	s, err := cli.ReadSecret(ctx, "--"+flag, file.String(), 0)
+	s, err := cli.ReadSecret(ctx, "--"+flag, file.String(), most)
 	if err != nil {
 		return nil, err
 	}
@@ -84,7 +89,7 @@ func (f *secretFlags) onHangup(ctx context.Context) <-chan os.Signal {
 // it is; any other failure ends it, and is returned.
 func (f *connFlags) reauthenticate(ctx context.Context, w io.Writer, s *session) error {
 	clear(f.secrets.piped)
-	a, err := f.secrets.authentication(ctx)
+	a, err := f.secrets.authentication(ctx, hangupPatience)
 	if err == nil {
 		err = s.Authenticate(ctx, a)
 	}

@@ -1,15 +1,19 @@
 package main
 
 import (
+	"bytes"
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/spf13/cobra"
 
 	"github.com/nvme-anywhere/nvmeof/internal/cli"
 	"github.com/nvme-anywhere/nvmeof/internal/cli/clitest"
+	"github.com/nvme-anywhere/nvmeof/internal/soon"
 	"github.com/nvme-anywhere/nvmeof/nvme/dhchap"
 )
 
@@ -18,6 +22,26 @@ func TestInterruptedSecret(t *testing.T) {
 	const where, subsystem, secret = " -t tcp -a 127.0.0.1", " -n nqn.2026-11.org.example:a", " --dhchap-secret-file"
 	clitest.IsInterrupted(t, newRoot, "connect"+where+subsystem+secret, "discover"+where+secret, "connect-all"+where+subsystem+secret,
 		"bench --all-paths --rw read --runtime 1s"+where+subsystem+secret)
+}
+
+// TestHangupWithPipe: a connection that is held doesn't wait for somebody to write the new secret to a pipe, and stays
+// as it is if nobody does in time.
+func TestHangupWithPipe(t *testing.T) {
+	t.Parallel()
+	f := &connFlags{}
+	f.secrets.secret = cli.SecretFile(clitest.NewPipe(t))
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var says bytes.Buffer
+	done := make(chan error, 1)
+	go func() { done <- f.reauthenticate(ctx, &says, nil) }()
+	err, ok := soon.Receive(done)
+	if !ok {
+		t.Fatal("it waits for the pipe")
+	}
+	if err != nil || !strings.Contains(says.String(), "nobody has written to this pipe") {
+		t.Errorf("%v; it says %q", err, says.String())
+	}
 }
 
 // TestPipedSecret: a secret from a pipe, such as <(...) in a shell, is available to each path; one in a file is
@@ -51,7 +75,7 @@ func TestPipedSecret(t *testing.T) {
 		} else {
 			*f = *first // as for another path
 		}
-		a, err := f.secrets.authentication(t.Context())
+		a, err := f.secrets.authentication(t.Context(), 0)
 		if err != nil {
 			t.Fatalf("path %d: %v", i+1, err)
 		}
