@@ -78,7 +78,7 @@ func (r *run) makeTasks(dev Device, specs []Spec) error {
 			base, span := s.area(dev.Size()) // other specs may begin elsewhere
 			unit, end = gcd(unit, base), max(end, base+span)
 			for op := range ops {
-				if op == Trim && !s.Does(Trim) {
+				if !s.Draws(op) {
 					continue
 				}
 				for _, sh := range s.BS[op] {

@@ -63,6 +63,27 @@ func testVerify(t *testing.T) {
 	}
 }
 
+// The sizes of directions that a pattern doesn't have make no difference, even those of no whole blocks.
+func TestVerifyOtherSizes(t *testing.T) { synctest.Test(t, testVerifyOtherSizes) }
+
+func testVerifyOtherSizes(t *testing.T) {
+	for _, c := range []struct {
+		rw    string
+		reads int // percent
+		draws Op
+	}{
+		{"write", 50, Write}, {"randwrite", 50, Write}, {"trimwrite", 50, Trim}, {"randrw", 0, Write},
+	} {
+		d := &fakeDevice{data: make([]byte, fakeSize)}
+		s := verifySpec(c.rw)
+		s.RWMixRead, s.BS = c.reads, [ops]Split{Fixed(100), Fixed(100), Fixed(100)}
+		s.BS[c.draws] = Fixed(8192)
+		if res, err := runOne(d, s); err != nil || res.Verified != fakeSize {
+			t.Errorf("%s, %d%% reads: %v, %d bytes verified, want %d", c.rw, c.reads, err, res.Verified, fakeSize)
+		}
+	}
+}
+
 // Jobs whose operations overlap, though they begin at different offsets, find what the other wrote.
 func TestVerifyOverlap(t *testing.T) { synctest.Test(t, testVerifyOverlap) }
 
