@@ -20,7 +20,7 @@ import (
 // TestVolumeReplaced: a target whose volumes lose their files says so, once, and goes on with what it has open.
 func TestVolumeReplaced(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
+	dir := memoryDir(t) // a disk may take longer to flush what was written than a host waits
 	file, pmem := filepath.Join(dir, "disk.img"), filepath.Join(dir, "pmem.img")
 	p := startTarget(t, "--volume", file, "--volume", "pmem:"+pmem, "--size", "8MiB")
 	writeText(t, file+".new", "another file")
@@ -98,15 +98,21 @@ func TestVolumeEmptied(t *testing.T) {
 	p.stop(t)
 }
 
-// TestVolumeCache: a host sees a volatile write cache if the volume has one, and one block as the atomic unit.
-func TestVolumeCache(t *testing.T) {
-	t.Parallel()
-	disk := t.TempDir()
-	memory, err := os.MkdirTemp("/dev/shm", "volume") //nolint:usetesting // t.TempDir may not be on a tmpfs
+// memoryDir returns a temporary directory on a tmpfs. Without one the test is skipped.
+func memoryDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/dev/shm", "volume") //nolint:usetesting // t.TempDir may not be on a tmpfs
 	if err != nil {
 		t.Skip(err)
 	}
-	defer os.RemoveAll(memory)
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return dir
+}
+
+// TestVolumeCache: a host sees a volatile write cache if the volume has one, and one block as the atomic unit.
+func TestVolumeCache(t *testing.T) {
+	t.Parallel()
+	disk, memory := t.TempDir(), memoryDir(t)
 	for _, x := range []struct {
 		volume string
 		cache  bool
