@@ -13,6 +13,8 @@ type Kind struct {
 	Name string // "mem"
 	Form string // how to write it, for people: "mem:SIZE"
 	Open func(arg string, o Options) (Volume, error)
+	// Path returns the path that arg begins with. It is nil if volumes of this kind have no file.
+	Path func(arg string) string
 	// Check reports why Open can't open what arg says, as far as that can be told without looking at any file. It may
 	// be nil.
 	Check func(arg string, o Options) error
@@ -21,7 +23,7 @@ type Kind struct {
 // ownKinds returns the kinds of this package.
 func ownKinds() []Kind {
 	return []Kind{
-		{Name: "file", Form: "PATH or file:PATH", Open: OpenFile},
+		{Name: "file", Form: "PATH or file:PATH", Open: OpenFile, Path: func(arg string) string { return arg }},
 		sizedKind("mem", NewMemory),
 		sizedKind("null", NewNull),
 	}
@@ -59,6 +61,22 @@ func CheckSpec(spec string, o Options, more ...Kind) error {
 		return nil
 	}
 	return kinds[i].Check(arg, o)
+}
+
+// SplitSpec returns the path in spec, and what is before and behind it. path is empty if the volume has no file. A spec
+// that doesn't begin with a kind is a path.
+func SplitSpec(spec string, more ...Kind) (before, path, behind string) {
+	name, arg, found := strings.Cut(spec, ":")
+	kinds := append(ownKinds(), more...)
+	i := slices.IndexFunc(kinds, func(k Kind) bool { return found && k.Name == name })
+	switch {
+	case i < 0:
+		return "", spec, ""
+	case kinds[i].Path == nil:
+		return spec, "", ""
+	}
+	path = kinds[i].Path(arg)
+	return spec[:len(name)+1], path, arg[len(path):]
 }
 
 func forms(kinds []Kind) string {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/nvme-anywhere/nvmeof/blockdev"
@@ -112,4 +113,23 @@ func FuzzParseSize(tf *testing.F) {
 			t.Errorf("%q: %d", s, n)
 		}
 	})
+}
+
+func TestSplitSpec(t *testing.T) {
+	withOption := blockdev.Kind{Name: "other", Path: func(arg string) string { return strings.TrimSuffix(arg, ",option") }}
+	for spec, want := range map[string][3]string{
+		"disk.img":              {"", "disk.img", ""},
+		"file:disk.img":         {"file:", "disk.img", ""},
+		"file:a:b":              {"file:", "a:b", ""},
+		"a:b":                   {"", "a:b", ""},
+		"other:disk.img,option": {"other:", "disk.img", ",option"},
+		"mem:1GiB":              {"mem:1GiB", "", ""},
+		"null:":                 {"null:", "", ""},
+		"":                      {"", "", ""},
+	} {
+		before, path, behind := blockdev.SplitSpec(spec, withOption)
+		if got := [3]string{before, path, behind}; got != want {
+			t.Errorf("%q is %q, want %q", spec, got, want)
+		}
+	}
 }

@@ -11,10 +11,14 @@ import (
 
 // Kind returns persistent memory as a kind that blockdev.Open knows as "pmem:PATH".
 func Kind() blockdev.Kind {
-	return blockdev.Kind{Name: "pmem", Form: "pmem:PATH[,mode=inplace]", Open: Open, Check: func(arg string, _ blockdev.Options) error {
-		_, _, err := parseArg(arg)
-		return err
-	}}
+	return blockdev.Kind{
+		Name: "pmem", Form: "pmem:PATH[,mode=inplace]", Open: Open,
+		Path: func(arg string) string { return strings.TrimSuffix(arg, modeInPlace) },
+		Check: func(arg string, _ blockdev.Options) error {
+			_, _, err := parseArg(arg)
+			return err
+		},
+	}
 }
 
 // modeInPlace at the end of a path requests a volume whose blocks are overwritten.
@@ -47,9 +51,6 @@ func parseArg(arg string) (path string, inPlace bool, err error) {
 	}
 	return path, inPlace, nil
 }
-
-// PathOf returns the path in arg, which is what Open takes.
-func PathOf(arg string) string { return strings.TrimSuffix(arg, modeInPlace) }
 
 // openInPlace opens a volume that consists of just the file's bytes.
 func openInPlace(path string, o blockdev.Options) (blockdev.Volume, error) {

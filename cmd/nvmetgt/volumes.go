@@ -82,24 +82,17 @@ func hasOwnSize(spec string) bool {
 // the intended file.
 func absolute(spec string) (string, error) {
 	inner := wrap.Innermost(spec)
-	before := strings.TrimSuffix(spec, inner)
-	path := inner
-	switch kind, rest, found := strings.Cut(inner, ":"); {
-	case !found:
-	case kind == "mem" || kind == "null":
-		return spec, nil
-	case kind == "file" || kind == persist.Kind().Name:
-		before, path = before+kind+":", rest
-	default: // an existing file may have a colon in its name; anything else is an unknown kind
-		if _, err := os.Stat(inner); err != nil && !strings.Contains(kind, "/") {
-			return spec, nil
-		}
-	}
+	before, path, behind := blockdev.SplitSpec(inner, persist.Kind())
 	if path == "" {
 		return spec, nil
 	}
+	if kind, _, found := strings.Cut(path, ":"); found && before == "" && !strings.Contains(kind, "/") {
+		if _, err := os.Stat(path); err != nil { // an existing file may have a colon in its name; anything else is an unknown kind
+			return spec, nil //nolint:nilerr // opening it says so
+		}
+	}
 	path, err := filepath.Abs(path)
-	return before + path, err
+	return strings.TrimSuffix(spec, inner) + before + path + behind, err
 }
 
 // volumeName is the volume's name in figures.

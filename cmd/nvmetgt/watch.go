@@ -57,7 +57,7 @@ func (s *server) volumes() []blockdev.Volume {
 
 // sizeWatch is what is known about a volume whose size is watched.
 type sizeWatch struct {
-	asked  atomic.Bool // a goroutine queries it, and has failed for itself
+	asked  atomic.Bool // a goroutine queries it, and owns failed meanwhile
 	failed bool        // the last query failed
 }
 

@@ -2,6 +2,7 @@ package rdma_test
 
 import (
 	"errors"
+	"log/slog"
 	"net/netip"
 	"testing"
 	"testing/synctest"
@@ -24,7 +25,7 @@ func TestSmallerMTU(t *testing.T) {
 			n.SetDefault(simnet.Link{Latency: 10 * time.Microsecond})
 			tn := simNICOf(t, n, simTarget, roce.Config{MTU: m}, (*roce.Device).VendorOptions)
 			hn := newSimNIC(t, n, simHost)
-			tgt, l := simMemoryTarget(t, tn)
+			tgt, l := simMemoryTarget(t, tn, nil)
 			tr, err := rdma.NewTransport(hn, rdma.HostConfig{})
 			if err != nil {
 				t.Fatal(err)
@@ -73,7 +74,7 @@ func TestSmallerPath(t *testing.T) {
 				}
 				tn := simNICBehind(t, n, simTarget, roce.Config{}, options(c.target), c.target)
 				hn := simNICBehind(t, n, simHost, roce.Config{}, options(c.host), c.host)
-				tgt, l := simMemoryTarget(t, tn)
+				tgt, l := simMemoryTarget(t, tn, nil)
 				tr, err := rdma.NewTransport(hn, rdma.HostConfig{})
 				if err != nil {
 					t.Fatal(err)
@@ -92,10 +93,10 @@ func TestSmallerPath(t *testing.T) {
 	}
 }
 
-// simMemoryTarget serves a memory volume at simNVMe.
-func simMemoryTarget(t *testing.T, n *simNIC) (*target.Target, *rdma.Listener) {
+// simMemoryTarget serves a memory volume at simNVMe. log may be nil.
+func simMemoryTarget(t *testing.T, n *simNIC, log *slog.Logger) (*target.Target, *rdma.Listener) {
 	t.Helper()
-	tgt, err := target.New(target.Config{Subsystems: []target.SubsystemConfig{{
+	tgt, err := target.New(target.Config{Log: log, Subsystems: []target.SubsystemConfig{{
 		NQN: testNQN, AllowAnyHost: true, Namespaces: []target.NamespaceConfig{{Volume: memory(t, 1<<20)}},
 	}}})
 	if err != nil {

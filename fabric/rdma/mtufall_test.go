@@ -19,7 +19,6 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme"
 	"github.com/nvme-anywhere/nvmeof/nvme/host"
 	"github.com/nvme-anywhere/nvmeof/nvme/multipath"
-	"github.com/nvme-anywhere/nvmeof/nvme/target"
 )
 
 // TestPathMTUFalls: if a path comes to carry only smaller packets than those of a connection, the connection ends, and
@@ -66,19 +65,7 @@ func testPathMTUFalls(t *testing.T, hostKnows, targetKnows, write bool) {
 	}
 	tn, hn := nic(simTarget, targetKnows), nic(simHost, hostKnows)
 	var log bytes.Buffer // the target's
-	tgt, err := target.New(target.Config{
-		Log: slog.New(slog.NewTextHandler(&log, nil)),
-		Subsystems: []target.SubsystemConfig{{
-			NQN: testNQN, AllowAnyHost: true, Namespaces: []target.NamespaceConfig{{Volume: memory(t, 1<<20)}},
-		}},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	l, err := rdma.ListenTarget(tn, simNVMe, tgt, rdma.TargetConfig{Memory: 8 << 20})
-	if err != nil {
-		t.Fatal(err)
-	}
+	tgt, l := simMemoryTarget(t, tn, slog.New(slog.NewTextHandler(&log, nil)))
 	tr, err := rdma.NewTransport(hn, rdma.HostConfig{})
 	if err != nil {
 		t.Fatal(err)

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"encoding"
 	"errors"
 	"os"
 	"path/filepath"
@@ -441,4 +442,26 @@ func TestParseOneDocument(t *testing.T) {
 			t.Errorf("%q: %v", text, err)
 		}
 	}
+}
+
+// TestLargest: for each number that can't be negative the error says what its largest value is.
+func TestLargest(t *testing.T) {
+	var look func(x reflect.Type)
+	look = func(x reflect.Type) {
+		for x.Kind() == reflect.Pointer || x.Kind() == reflect.Slice {
+			x = x.Elem()
+		}
+		if x.Kind() != reflect.Struct || reflect.PointerTo(x).Implements(reflect.TypeFor[encoding.TextUnmarshaler]()) {
+			return
+		}
+		for _, f := range reflect.VisibleFields(x) {
+			key, _, _ := strings.Cut(f.Tag.Get("yaml"), ",")
+			isText := reflect.PointerTo(f.Type).Implements(reflect.TypeFor[encoding.TextUnmarshaler]())
+			if unsigned := f.Type.Kind() >= reflect.Uint8 && f.Type.Kind() <= reflect.Uint64; unsigned && !isText && largest[key] == 0 {
+				t.Errorf("%s of %v has no largest value", key, x)
+			}
+			look(f.Type)
+		}
+	}
+	look(reflect.TypeFor[Config]())
 }

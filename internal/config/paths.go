@@ -3,8 +3,8 @@ package config
 import (
 	"fmt"
 	"path/filepath"
-	"strings"
 
+	"github.com/nvme-anywhere/nvmeof/blockdev"
 	"github.com/nvme-anywhere/nvmeof/blockdev/wrap"
 	"github.com/nvme-anywhere/nvmeof/persist"
 )
@@ -38,8 +38,9 @@ func (c *Config) checkPaths() *FieldError {
 		}
 		for j := range s.Namespaces {
 			n := &s.Namespaces[j]
+			_, path, _ := blockdev.SplitSpec(wrap.Innermost(n.Volume), persist.Kind())
 			u := use{what: "another namespace of " + s.NQN, shared: n.ReadOnly}
-			if err := seen.take(fmt.Sprintf("%snamespaces[%d].volume", at, j), n.Volume, volumePath(n.Volume), u); err != nil {
+			if err := seen.take(fmt.Sprintf("%snamespaces[%d].volume", at, j), n.Volume, path, u); err != nil {
 				return err
 			}
 		}
@@ -58,20 +59,4 @@ func (ps paths) take(name, value, path string, u use) *FieldError {
 	}
 	ps[path] = u
 	return nil
-}
-
-// volumePath returns the path of the file or device behind a volume; "" if there is none.
-func volumePath(spec string) string {
-	spec = wrap.Innermost(spec)
-	switch kind, arg, found := strings.Cut(spec, ":"); {
-	case !found:
-		return spec
-	case kind == "mem" || kind == "null":
-		return ""
-	case kind == "file":
-		return arg
-	case kind == persist.Kind().Name:
-		return persist.PathOf(arg)
-	}
-	return spec // a colon in its name
 }

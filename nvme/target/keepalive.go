@@ -12,7 +12,7 @@ import (
 // when that was, and is either restarted for the rest of the time, or ends the controller.
 //
 // The timeout applies only while the controller is ready and not shut down ("Keep Alive Timer Activation"). Otherwise
-// the host has more time, but no end of it: it may have died.
+// the host has more time, though not forever: it may have died.
 
 // keepAliveUnit is KAS, the granularity of the timer.
 const keepAliveUnit = 100 * time.Millisecond
