@@ -340,6 +340,36 @@ func TestNamespacesOfThoseLeft(t *testing.T) {
 	}
 }
 
+// TestNamespacesUnlisted: a path whose controller refuses to list its namespaces doesn't hide those that the other
+// path lists, and the error names that path. If no path lists them, nothing is known of the namespaces.
+func TestNamespacesUnlisted(t *testing.T) {
+	for refusing := 1; refusing <= 2; refusing++ {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t, 2)
+			s, _ := r.connect()
+			defer r.close(s)
+			for _, l := range r.links[:refusing] {
+				l.set(func(l *link) {
+					l.answerAdmin = func(c *nvme.Command, cqe *nvme.Completion) {
+						if c.Opcode() == nvme.OpIdentify && c.CNS() == nvme.CNSActiveNSIDs {
+							cqe.SetStatus(nvme.StatusInternalError | nvme.StatusDNR)
+						}
+					}
+				})
+			}
+			all, err := s.Namespaces(t.Context())
+			if refusing == 1 && len(all) != 1 || refusing == 2 && all != nil || !errors.Is(err, nvme.StatusInternalError) {
+				t.Fatalf("%d of 2 refuse: %d namespaces, %v", refusing, len(all), err)
+			}
+			for i, l := range r.links {
+				if named := strings.Contains(err.Error(), l.addr.String()); named != (i < refusing) {
+					t.Errorf("%d of 2 refuse, it says: %v", refusing, err)
+				}
+			}
+		})
+	}
+}
+
 // TestNamespaceGoesAway: a namespace that disappears while all are being opened is left out, and the others are
 // returned.
 func TestNamespaceGoesAway(t *testing.T) {

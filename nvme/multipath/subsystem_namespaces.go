@@ -11,15 +11,15 @@ import (
 )
 
 // Namespaces opens every namespace that is active on any live path, in the order of their NSIDs. A namespace that
-// disappeared in the meantime is left out. So is one that can't be used: then the error says why, and the usable
-// ones are still returned. The result is nil if nothing is known of the namespaces.
+// disappeared in the meantime is left out. So is one that can't be used, and what a path doesn't list: then the error
+// says why, and the usable ones are still returned. The result is nil if nothing is known of the namespaces.
 func (s *Subsystem) Namespaces(ctx context.Context) ([]*Namespace, error) {
-	ids, err := s.active(ctx)
-	if err != nil {
-		return nil, err
+	ids, unlisted := s.active(ctx)
+	if ids == nil {
+		return nil, unlisted
 	}
 	all := make([]*Namespace, 0, len(ids))
-	var errs []error
+	errs := []error{unlisted}
 	for _, id := range ids {
 		n, err := s.Namespace(ctx, id)
 		switch {
@@ -36,26 +36,33 @@ func (s *Subsystem) Namespaces(ctx context.Context) ([]*Namespace, error) {
 }
 
 // active returns the NSIDs of the namespaces that are active on any live path, in ascending order: a namespace is
-// attached to each controller separately.
+// attached to each controller separately. The error says why live paths didn't list theirs. The result is nil if no
+// path did.
 func (s *Subsystem) active(ctx context.Context) ([]uint32, error) {
-	var all []uint32
-	err, told := s.notLive(0), false
+	all := []uint32{}
+	lost, told := s.notLive(0), false
+	var errs []error
 	for _, c := range s.Controllers() {
-		ids, failed := c.ActiveNamespaces(ctx)
+		ids, err := c.ActiveNamespaces(ctx)
 		switch {
-		case failed == nil:
+		case err == nil:
 			all, told = append(all, ids...), true
+		case ctx.Err() != nil:
+			return nil, err
 		case c.Err() != nil: // the other paths stand in for a lost one
-			err = failed
+			lost = err
 		default:
-			return nil, failed
+			errs = append(errs, &pathError{pathName(c), err})
 		}
 	}
-	if !told {
-		return nil, err
+	switch {
+	case told:
+		slices.Sort(all)
+		return slices.Compact(all), errors.Join(errs...)
+	case len(errs) > 0:
+		return nil, errors.Join(errs...)
 	}
-	slices.Sort(all)
-	return slices.Compact(all), nil
+	return nil, lost
 }
 
 // notLive returns the error for when a live path is needed, to namespace nsid if that isn't 0, and there is none.
