@@ -29,7 +29,7 @@ type IdentifyNamespace struct {
 	NABSPF   uint16
 	NOIOB    uint16 // optimal I/O boundary, blocks
 	NVMCAP   Uint128
-	NPWG     uint16 // preferred write granularity, blocks, 0-based; valid with NSFEATOptPerf
+	NPWG     uint16 // preferred write granularity, blocks, 0-based; valid with NSFEATOptPerf or NSFEATOptPerfLarge
 	NPWA     uint16 // preferred write alignment
 	NPDG     uint16 // preferred deallocate granularity
 	NPDA     uint16 // preferred deallocate alignment
@@ -98,11 +98,12 @@ type NSFEAT uint8
 
 // Bits of NSFEAT.
 const (
-	NSFEATThin       NSFEAT = 1 << 0 // NUSE may be less than NSZE
-	NSFEATAtomic     NSFEAT = 1 << 1 // NAWUN, NAWUPF and NACWU are defined
-	NSFEATDeallocErr NSFEAT = 1 << 2
-	NSFEATUIDReuse   NSFEAT = 1 << 3
-	NSFEATOptPerf    NSFEAT = 1 << 4 // NPWG, NPWA, NPDG, NPDA and NOWS are defined
+	NSFEATThin         NSFEAT = 1 << 0 // NUSE may be less than NSZE
+	NSFEATAtomic       NSFEAT = 1 << 1 // NAWUN, NAWUPF and NACWU are defined
+	NSFEATDeallocErr   NSFEAT = 1 << 2
+	NSFEATUIDReuse     NSFEAT = 1 << 3
+	NSFEATOptPerf      NSFEAT = 1 << 4 // NPWG, NPWA, NPDG, NPDA and NOWS are defined
+	NSFEATOptPerfLarge NSFEAT = 1 << 5 // NPWG, NPWA, NPDGL, NPDA and NOWS are defined
 )
 
 // NMIC is Namespace Multi-path I/O and Sharing Capabilities.

@@ -156,7 +156,9 @@ func fields(page any) []field {
 // valid reports whether a field of a page is meaningful.
 func valid(page any, name string) bool {
 	switch name {
-	case "NPWG", "NPWA", "NPDG", "NPDA", "NOWS":
+	case "NPWG", "NPWA", "NPDA", "NOWS":
+		return page.(*nvme.IdentifyNamespace).NSFEAT&(nvme.NSFEATOptPerf|nvme.NSFEATOptPerfLarge) != 0
+	case "NPDG":
 		return page.(*nvme.IdentifyNamespace).NSFEAT&nvme.NSFEATOptPerf != 0
 	}
 	return true

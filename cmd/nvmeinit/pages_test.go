@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/nvme-anywhere/nvmeof/internal/cli"
@@ -54,7 +55,24 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// TestANALog: the same for the ANA log, which has one group; the second one here is inaccessible.
+// TestOptimalPerformance: the fields that OPTPERF, bits 5:4 of NSFEAT, says are defined are shown, and only these.
+func TestOptimalPerformance(t *testing.T) {
+	for optperf, want := range []string{"", "npwg npwa npdg npda nows", "npwg npwa npda nows", "npwg npwa npdg npda nows"} {
+		var shown []string
+		for _, f := range namespaceFields(&nvme.IdentifyNamespace{NSFEAT: nvme.NSFEAT(optperf) << 4}) {
+			switch f.name {
+			case "npwg", "npwa", "npdg", "npda", "nows":
+				shown = append(shown, f.name)
+			}
+		}
+		if got := strings.Join(shown, " "); got != want {
+			t.Errorf("OPTPERF %02b: it shows %q, want %q", optperf, got, want)
+		}
+	}
+}
+
+// TestANALog: the ANA log of Linux's target, which has one group, is printed as in testdata, with a second group that is
+// inaccessible.
 func TestANALog(t *testing.T) {
 	var log nvme.ANALog
 	captured(t, "log-ana.bin", &log)
