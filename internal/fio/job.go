@@ -67,7 +67,7 @@ func (j *Job) Set(name, value string) error {
 		return fmt.Errorf("%s=%s: %w", name, value, err)
 	}
 	if o.Flag && (value == "" || value == "true") {
-		value = "1" // as fio shows it
+		value = "1" // which means the same; fio's JSON lacks an option without a value
 	}
 	j.given = append(j.given, setting{o.Name, value})
 	return nil
