@@ -225,7 +225,7 @@ func bench(c *cobra.Command, f *benchFlags) (err error) {
 			if f.output == cli.Normal {
 				printResult(c.OutOrStdout(), fio.Groups(jobs, res))
 			}
-			err = errors.Join(err, writeLogs(jobs, res))
+			err = errors.Join(err, writeLogs(c.Context(), jobs, res))
 		}
 		if err == nil && i < len(phases)-1 {
 			err = c.Context().Err() // the remaining phases don't begin
