@@ -52,6 +52,7 @@ func Execute(ctx context.Context, root *cobra.Command, stderr io.Writer) int {
 	root.SetOut(out)
 	root.SetErr(says)
 	err := root.ExecuteContext(ctx)
+	says.account(root.Name())
 	if err == nil {
 		err = wrongHelp
 	}

@@ -8,6 +8,8 @@ import (
 	"io"
 	"sync"
 	"time"
+
+	"github.com/dustin/go-humanize/english"
 )
 
 const (
@@ -32,6 +34,7 @@ type messages struct {
 	writing bool   // passOn runs
 	late    bool   // the reader has stopped or is slow, and hasn't caught up yet
 	next    *batch // what passOn writes next; nil if there is nothing
+	lost    int    // messages that found no room
 }
 
 type batch struct {
@@ -43,9 +46,19 @@ type batch struct {
 // no other place to report them.
 func (m *messages) Write(b []byte) (int, error) { return m.write(b, mostMessages) }
 
-// conclude writes the message that the program ends with. There is always room for it.
+// conclude writes a message that the program ends with. There is always room for two of them.
 func (m *messages) conclude(format string, a ...any) {
-	_, _ = m.write(fmt.Appendf(nil, format, a...), mostMessages+1)
+	_, _ = m.write(fmt.Appendf(nil, format, a...), mostMessages+2)
+}
+
+// account says how many messages of the program were lost, if any.
+func (m *messages) account(program string) {
+	m.mu.Lock()
+	lost := m.lost
+	m.mu.Unlock()
+	if lost > 0 {
+		m.conclude("%s: %s lost, because nobody read standard error in time\n", program, english.Plural(lost, "message", ""))
+	}
 }
 
 // write is Write where no more than most messages wait, b included.
@@ -76,6 +89,7 @@ func (m *messages) add(b []byte, most int) (written <-chan struct{}, late bool, 
 		m.next = &batch{written: make(chan struct{})}
 	}
 	if len(m.next.messages) >= most {
+		m.lost++
 		return nil, false, errNotRead
 	}
 	m.next.messages = append(m.next.messages, bytes.Clone(b))

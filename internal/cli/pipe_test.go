@@ -14,6 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/dustin/go-humanize/english"
 	"github.com/spf13/cobra"
 )
 
@@ -134,7 +135,8 @@ func TestStalledMessages(t *testing.T) {
 			}
 			w.Close()
 			if reads {
-				if got, want := string(<-read), strings.Join(taken, ""); got != want {
+				got, _, _ := strings.Cut(string(<-read), "program: ") // which says how many were lost
+				if want := strings.Join(taken, ""); got != want {
 					t.Errorf("%d bytes were read, want %d", len(got), len(want))
 				}
 			}
@@ -225,13 +227,17 @@ func TestProgressNotRead(t *testing.T) {
 	}
 }
 
-// TestErrorAfterStalledMessages: the error that a program ends with is read even if messages before it were lost.
+// TestErrorAfterStalledMessages: the error that a program ends with is read even if messages before it were lost, and so
+// is how many those were.
 func TestErrorAfterStalledMessages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, w := io.Pipe()
+		dropped := 0
 		root := &cobra.Command{Use: "program", RunE: func(c *cobra.Command, _ []string) error {
 			for range 3 * mostMessages {
-				fmt.Fprintln(c.ErrOrStderr(), "message")
+				if _, err := fmt.Fprintln(c.ErrOrStderr(), "message"); err != nil {
+					dropped++
+				}
 			}
 			return errors.New("the work failed")
 		}}
@@ -245,8 +251,13 @@ func TestErrorAfterStalledMessages(t *testing.T) {
 			t.Errorf("code %d", code)
 		}
 		w.Close()
-		if all := <-read; !strings.HasSuffix(all, "\nprogram: the work failed\n") {
-			t.Errorf("%d bytes were read, without the error at their end", len(all))
+		all := <-read
+		lost := "program: " + english.Plural(dropped, "message", "") + " lost, because nobody read standard error in time\n"
+		if kept := 3*mostMessages - dropped; dropped == 0 || strings.Count(all, "message\n") != kept {
+			t.Errorf("%d messages were dropped, %d read", dropped, strings.Count(all, "message\n"))
+		}
+		if !strings.HasSuffix(all, "message\n"+lost+"program: the work failed\n") {
+			t.Errorf("%d bytes were read; they end with %q", len(all), all[max(0, len(all)-200):])
 		}
 	})
 }
