@@ -40,17 +40,17 @@ func Execute(ctx context.Context, root *cobra.Command, stderr io.Writer) int {
 	root.SetFlagErrorFunc(flagError)
 	root.SetUsageFunc(usage)
 	root.PersistentPreRunE = checkEmpty
+	out, says := &checked{ctx: ctx, w: root.OutOrStdout()}, &messages{w: stderr}
+	defer says.flush(ctx)
+	defer log.SetOutput(log.Writer())
+	log.SetOutput(says) // what libraries have to say, such as net/http
+	root.SetOut(out)    // before helpers makes the completion command, which keeps it
+	root.SetErr(says)
 	root.AddCommand(newMan())
 	var wrongHelp error
 	helpers(root, &wrongHelp)
 	completions(root)
 	keepOrder(root)
-	out, says := &checked{ctx: ctx, w: root.OutOrStdout()}, &messages{w: stderr}
-	defer says.flush(ctx)
-	defer log.SetOutput(log.Writer())
-	log.SetOutput(says) // what libraries have to say, such as net/http
-	root.SetOut(out)
-	root.SetErr(says)
 	err := root.ExecuteContext(ctx)
 	says.account(root.Name())
 	if err == nil {

@@ -49,6 +49,24 @@ func TestBrokenPipe(t *testing.T) {
 	}
 }
 
+// TestBrokenPipeOfCompletion: so does the command that prints the script for a shell.
+func TestBrokenPipeOfCompletion(t *testing.T) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Close()
+	defer w.Close()
+	root := &cobra.Command{Use: "program"}
+	root.AddCommand(&cobra.Command{Use: "work", Run: func(*cobra.Command, []string) {}})
+	root.SetOut(w)
+	root.SetArgs([]string{"completion", "bash"})
+	var stderr bytes.Buffer
+	if code := Execute(t.Context(), root, &stderr); code != ExitFailure || stderr.Len() > 0 {
+		t.Errorf("code %d, stderr %q", code, stderr.String())
+	}
+}
+
 // stalled accepts nothing until it is closed.
 type stalled chan struct{}
 
