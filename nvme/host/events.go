@@ -2,6 +2,7 @@ package host
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/nvme-anywhere/nvmeof/nvme"
@@ -76,7 +77,11 @@ func (c *Controller) eventArrived(r *Request) {
 	if r.Err != nil {
 		return // the controller is gone
 	}
-	if err := r.Check(); err != nil {
+	err := r.Check()
+	if errors.Is(err, nvme.StatusAbortSQDeleted) {
+		return // a stopping target gives the request back before it closes the connection
+	}
+	if err != nil {
 		c.cfg.Log.Warn("asynchronous events end", c.logKeys("err", err)...)
 		close(c.events.ended)
 		return

@@ -130,6 +130,32 @@ func TestEventRequestRefused(t *testing.T) {
 	}
 }
 
+// TestEventRequestGivenBack: a controller that is about to end aborts the Asynchronous Event Request command as it
+// deletes the queue (NVMe base, "Command Aborted due to SQ Deletion"). That doesn't say that it gives no notices.
+func TestEventRequestGivenBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeTarget()
+		f.hook = func(_ *fakeQueue, r *Request, cqe *nvme.Completion) verdict {
+			if r.Cmd.Opcode() != nvme.OpAsyncEvent {
+				return usual
+			}
+			cqe.SetStatus(nvme.StatusAbortSQDeleted)
+			return answered
+		}
+		c := connect(t, f)
+		defer closeController(t, c)
+		synctest.Wait()
+		select {
+		case <-c.NoticesEnded():
+			t.Error("the controller is said to give no notices")
+		default:
+		}
+		if n := f.commands("Asynchronous Event Request"); n != 1 {
+			t.Errorf("it was asked %d times", n)
+		}
+	})
+}
+
 // countingHandler counts what is logged.
 type countingHandler struct {
 	slog.Handler
