@@ -199,7 +199,7 @@ func bench(c *cobra.Command, f *benchFlags) (err error) {
 		return err
 	}
 	defer closing(d, &err)
-	figs, err := serveFigures(f.metrics, d)
+	figs, err := serveFigures(f.metrics, d, c.ErrOrStderr())
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"fmt"
+	"io"
 	"sync"
 	"time"
 
@@ -20,8 +22,8 @@ type figures struct {
 	live  metrics.Bench // the current run
 }
 
-// serveFigures serves on addr; it returns nil if addr is empty.
-func serveFigures(addr string, d *benchDevice) (*figures, error) {
+// serveFigures serves on addr, and says where on w: the port may be 0. It returns nil if addr is empty.
+func serveFigures(addr string, d *benchDevice, w io.Writer) (*figures, error) {
 	if addr == "" {
 		return nil, nil
 	}
@@ -43,6 +45,7 @@ func serveFigures(addr string, d *benchDevice) (*figures, error) {
 	if f.server, err = m.Serve(addr); err != nil {
 		return nil, err
 	}
+	fmt.Fprintf(w, "metrics http://%s/metrics\n", f.server.Addr())
 	return f, nil
 }
 

@@ -1,10 +1,16 @@
 package main
 
 import (
+	"io"
+	"regexp"
+	"strconv"
+	"strings"
 	"testing"
 
+	"github.com/nvme-anywhere/nvmeof/internal/cli"
 	"github.com/nvme-anywhere/nvmeof/internal/loadgen"
 	"github.com/nvme-anywhere/nvmeof/metrics"
+	"github.com/nvme-anywhere/nvmeof/nvme"
 	"github.com/nvme-anywhere/nvmeof/nvme/target"
 )
 
@@ -60,5 +66,20 @@ func TestFiguresOfWindow(t *testing.T) {
 	f.finish(res)
 	if n := f.bench().Read.Ops; n != 100 {
 		t.Errorf("%d operations after 100", n)
+	}
+}
+
+// TestFiguresAnnounced: bench says where its figures are, which the user can't know of port 0.
+func TestFiguresAnnounced(t *testing.T) {
+	const disk = "nqn.2026-11.org.example:disk"
+	_, l := serveSubsystems(t, disk)
+	root := newRoot()
+	root.SetOut(io.Discard)
+	root.SetArgs([]string{"bench", "-t", "tcp", "-a", "127.0.0.1", "-s", strconv.Itoa(int(l.Addr().Port())),
+		"-n", disk, "-q", nvme.NewHostID().NQN(), "--rw", "read", "--size", "4k", "--metrics", "127.0.0.1:0"})
+	var stderr strings.Builder
+	code := cli.Execute(t.Context(), root, &stderr)
+	if at := regexp.MustCompile(`(?m)^metrics http://127\.0\.0\.1:[1-9][0-9]*/metrics$`); code != cli.ExitOK || !at.MatchString(stderr.String()) {
+		t.Errorf("code %d, stderr:\n%s", code, stderr.String())
 	}
 }
