@@ -3,7 +3,10 @@ package cm
 import (
 	"errors"
 	"net/netip"
+	"runtime"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -538,5 +541,34 @@ func TestDisconnectDuringClose(t *testing.T) {
 		h.qp().pd.modify = func(verbs.QPState) error { return host.m.Close() }
 		wrongly(t, "disconnect", h.id.Disconnect(), verbs.ErrClosed)
 		host.wantEmpty()
+	})
+}
+
+// TestDestroyAtOnce: when Destroy returns the QP is gone, even if another call is destroying it. Close may be that other
+// one, and the consumer frees the memory that the QP sends from.
+func TestDestroyAtOnce(t *testing.T) {
+	pair(t, func(t *testing.T, n *network, host, target *node, l *end) {
+		h := host.connect(target.addr)
+		established(h, l)
+		var left atomic.Int32 // QPs, when the second call returns
+		var second sync.WaitGroup
+		h.qp().pd.destroy = func() {
+			second.Go(func() {
+				if err := h.id.Destroy(); err != nil {
+					t.Error(err)
+				}
+				left.Store(int32(host.dev.liveQPs()))
+			})
+			for range 1000 { // it may return now, and must not
+				runtime.Gosched()
+			}
+		}
+		if err := h.id.Destroy(); err != nil {
+			t.Error(err)
+		}
+		second.Wait()
+		if n := left.Load(); n != 0 {
+			t.Errorf("%d QPs are left when Destroy returns", n)
+		}
 	})
 }

@@ -165,6 +165,8 @@ type fakePD struct {
 	verbs.PD
 	dev    *fakeDevice
 	modify func(to verbs.QPState) error // called before a transition; may be nil
+
+	destroy func() // called before a QP is destroyed; may be nil
 }
 
 func (p *fakePD) Device() verbs.Device { return p.dev }
@@ -227,6 +229,9 @@ func (q *fakeQP) Query() verbs.QPAttr {
 }
 
 func (q *fakeQP) Destroy() error {
+	if f := q.pd.destroy; f != nil {
+		f()
+	}
 	q.mu.Lock()
 	q.dead = true
 	q.mu.Unlock()

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
@@ -29,6 +30,7 @@ type cmID struct {
 	state     idState
 	destroyed bool
 	accepting bool // Accept is in progress or done
+	destroy   sync.Once
 	commEst   bool // guarded by the inbox: the QP's first packet was reported
 
 	local, remote netip.AddrPort
@@ -245,14 +247,17 @@ func (id *cmID) adopt(qp verbs.QP) error {
 }
 
 // Destroy frees the identifier and its QP, and tells the peer if there is one. No event follows; a handler that is
-// running in the manager's goroutine at that moment may still be running when Destroy returns.
-func (id *cmID) Destroy() error {
+// running in the manager's goroutine at that moment may still be running when Destroy returns. The QP is gone then, even
+// if another call is destroying it: Close may, while the consumer, which frees the QP's memory afterwards, does too.
+func (id *cmID) Destroy() (err error) {
+	id.destroy.Do(func() { err = id.free() })
+	return err
+}
+
+// free is the first Destroy.
+func (id *cmID) free() error {
 	m := id.m
 	m.mu.Lock()
-	if id.destroyed {
-		m.mu.Unlock()
-		return nil
-	}
 	id.destroyed = true
 	delete(m.ids, id)
 	if id.state == idListens {

@@ -56,7 +56,8 @@ type CMID interface {
 	// Disconnect moves the QP to ERR and sends the DREQ, or the DREP if a DREQ was received. The events are
 	// CMDisconnected, then, with InfiniBand and RoCE, CMTimewaitExit.
 	Disconnect() error
-	// Destroy frees the identifier and its QP. No event follows, except one whose handler is already being called.
+	// Destroy frees the identifier and its QP. No event follows, except one whose handler is already being called. The
+	// QP is gone when any call returns, also one that finds another at work.
 	Destroy() error
 }
 
@@ -89,7 +90,7 @@ const (
 	CMRejected
 	CMEstablished
 	CMDisconnected
-	CMDeviceRemoval
+	CMDeviceRemoval // the device is being closed or removed; comes to listeners too, and the consumer destroys the identifier
 	CMTimewaitExit
 )
 
