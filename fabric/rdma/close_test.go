@@ -316,6 +316,57 @@ func TestTargetDeviceRemoval(t *testing.T) {
 	_ = c.Close()
 }
 
+// removedCM is a connection manager that counts how often its only listener is destroyed.
+type removedCM struct {
+	verbs.ConnectionManager
+	destroyed atomic.Int32
+}
+
+type removedID struct {
+	verbs.CMID
+	cm *removedCM
+}
+
+func (c *removedCM) CreateID(handler verbs.CMHandler) (verbs.CMID, error) {
+	id, err := c.ConnectionManager.CreateID(func(ev verbs.CMEvent) {
+		ev.ID = removedID{ev.ID, c}
+		handler(ev)
+	})
+	return removedID{id, c}, err
+}
+
+func (i removedID) Destroy() error {
+	i.cm.destroyed.Add(1)
+	return i.CMID.Destroy()
+}
+
+// TestListenerDeviceRemoval: a listener whose RNIC is removed destroys its identifier, which a provider may wait for, and
+// says that it doesn't listen any more. Closing it later is no error, and doesn't destroy the identifier again.
+func TestListenerDeviceRemoval(t *testing.T) {
+	r := newRig(t, rdma.TargetConfig{}, memory(t, 1<<20))
+	var log bytes.Buffer
+	cm := &removedCM{ConnectionManager: r.targetNIC}
+	l, err := rdma.ListenTarget(cm, netip.AddrPortFrom(r.addr.Addr(), 4421), r.target, rdma.TargetConfig{Log: slog.New(slog.NewTextHandler(&log, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.targetNIC.Manager.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if n := cm.destroyed.Load(); n != 1 {
+		t.Errorf("the identifier was destroyed %d times when its RNIC was removed, want once", n)
+	}
+	if !strings.Contains(log.String(), "no longer listening") || !strings.Contains(log.String(), rdma.ErrDeviceRemoval.Error()) {
+		t.Errorf("the log doesn't say that nothing listens any more:\n%s", log.String())
+	}
+	if err := l.Close(); err != nil {
+		t.Error(err)
+	}
+	if n := cm.destroyed.Load(); n != 1 {
+		t.Errorf("the identifier was destroyed %d times, want once", n)
+	}
+}
+
 // stoppingCM stops a listener while it answers a connection request: at the beginning, or, if late is set, before it
 // accepts.
 type stoppingCM struct {

@@ -95,13 +95,14 @@ type Listener struct {
 	counters *Counters
 	prober   *time.Timer // runs probeAll while there are connections
 
-	stop   sync.Once
-	failed error // in stop
-	mu     sync.Mutex
-	conns  map[*targetConn]struct{}
-	closed bool
-	done   sync.WaitGroup // connections not yet gone, and those being set up
-	free   sync.Once      // frees what all of them used
+	stop     sync.Once
+	unlisten sync.Once
+	failed   error // in unlisten
+	mu       sync.Mutex
+	conns    map[*targetConn]struct{}
+	closed   bool
+	done     sync.WaitGroup // connections not yet gone, and those being set up
+	free     sync.Once      // frees what all of them used
 }
 
 // ListenTarget accepts connections to addr, whose address belongs to a device of cm, and hands their commands to t,
@@ -127,7 +128,7 @@ func ListenTarget(cm verbs.ConnectionManager, addr netip.AddrPort, t *target.Tar
 	l.prober.Stop()
 	if l.id, err = cm.CreateID(l.event); err == nil {
 		if err = l.id.Listen(addr, limitBacklog); err != nil {
-			_ = l.id.Destroy()
+			l.destroy(l.id)
 		}
 	}
 	if err != nil {
@@ -172,7 +173,7 @@ func (l *Listener) disconnect() {
 	conns := slices.Collect(maps.Keys(l.conns))
 	l.mu.Unlock()
 	l.prober.Stop()
-	l.failed = l.id.Destroy()
+	l.destroy(l.id)
 	// All are doomed before the first one ends: a host that finds one connection closed closes the others.
 	conns = slices.DeleteFunc(conns, func(c *targetConn) bool { return !c.doom(errUnlistened) })
 	for _, c := range conns {
@@ -180,10 +181,23 @@ func (l *Listener) disconnect() {
 	}
 }
 
+// destroy destroys the listening identifier, unless that is done.
+func (l *Listener) destroy(id verbs.CMID) {
+	l.unlisten.Do(func() { l.failed = id.Destroy() })
+}
+
 func (l *Listener) event(ev verbs.CMEvent) {
-	if ev.Type != verbs.CMConnectRequest {
-		return
+	switch ev.Type {
+	case verbs.CMConnectRequest:
+		l.requested(ev)
+	case verbs.CMDeviceRemoval: // its connections are told, too
+		l.cfg.Log.Warn("rdma: no longer listening", "transport", "rdma", "local", ev.ID.LocalAddr(), "err", ErrDeviceRemoval)
+		l.destroy(ev.ID)
 	}
+}
+
+// requested accepts or rejects a connection.
+func (l *Listener) requested(ev verbs.CMEvent) {
 	if !l.begin() {
 		_ = ev.ID.Reject(RejectNoResources.bytes())
 		_ = ev.ID.Destroy()

@@ -1,6 +1,8 @@
 package verbstest
 
 import (
+	"net/netip"
+
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
 	"github.com/nvme-anywhere/nvmeof/internal/soon"
 )
@@ -78,13 +80,20 @@ func testDestroy(s *session) {
 	}
 }
 
-// testRemoval: when an RNIC is closed, its connections are told, the peer's too, and all that was made on it says that
-// it is closed.
+// testRemoval: when an RNIC is closed, its connections are told, the peer's too, and its listeners, and all that was made
+// on it says that it is closed.
 func testRemoval(s *session) {
 	h, t := s.connect(1)
+	l := s.newEnd()
+	var err error
+	l.id, err = s.host.CreateID(l.event)
+	s.must(err)
+	s.must(l.id.Listen(netip.AddrPortFrom(h.id.LocalAddr().Addr(), 0), depth))
 	done := make(chan error, 1)
 	go func() { done <- s.host.Close() }()
 	h.wantEvent(verbs.CMDeviceRemoval)
+	l.wantEvent(verbs.CMDeviceRemoval)
+	_ = l.id.Destroy()
 	t.wantEvent(verbs.CMDisconnected)
 	_ = t.id.Destroy()
 	if err, ok := soon.Receive(done); err != nil || !ok {
@@ -95,6 +104,6 @@ func testRemoval(s *session) {
 	} {
 		s.wantErr(what, destroy(), verbs.ErrClosed)
 	}
-	_, err := s.host.CreateID(h.event)
+	_, err = s.host.CreateID(h.event)
 	s.wantErr("identifier", err, verbs.ErrClosed)
 }
