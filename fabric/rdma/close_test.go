@@ -302,6 +302,41 @@ func TestDeviceRemoval(t *testing.T) {
 	}
 }
 
+// TestOneOfTwoDevicesRemoved: if one of two RNICs is closed, memory still grows for the other.
+func TestOneOfTwoDevicesRemoved(t *testing.T) {
+	r := newRig(t, rdma.TargetConfig{}, memory(t, 32<<20))
+	cm := struct{ verbs.ConnectionManager }{r.hostNIC} // of the next connection
+	tr, err := rdma.NewTransport(&cm, rdma.HostConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tr.Close()
+	r.transport = tr
+	removed := r.connect(t, nil)
+	defer removed.Close()
+	other := openNIC(t)
+	defer other.Close()
+	cm.ConnectionManager = other
+	c := r.connect(t, nil)
+	defer c.Close()
+	if err := r.hostNIC.Close(); err != nil {
+		t.Fatal(err)
+	}
+	<-removed.Done()
+	ns, err := c.Namespace(t.Context(), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := c.Alloc(16 << 20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Free(data)
+	if _, err := ns.WriteAt(t.Context(), data, 0); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestTargetDeviceRemoval: a host isn't counted as lost if the target closes the RNIC under its connections.
 func TestTargetDeviceRemoval(t *testing.T) {
 	r := newRig(t, rdma.TargetConfig{}, memory(t, 1<<20))

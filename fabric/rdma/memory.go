@@ -53,12 +53,15 @@ func newMemory(maxBytes int64, largest int, access verbs.Access) (*memory, error
 	return m, nil
 }
 
-// grown registers a new chunk with every device before any of it is handed out.
+// grown registers a new chunk with every device before any of it is handed out. A device that is closed is forgotten.
 func (m *memory) grown(index int, chunk []byte) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for _, d := range m.domains {
-		if err := d.addChunk(index, chunk, m.access); err != nil {
+	for _, d := range slices.Clone(m.domains) {
+		switch err := d.addChunk(index, chunk, m.access); {
+		case errors.Is(err, verbs.ErrClosed):
+			m.domains = slices.DeleteFunc(m.domains, func(other *domain) bool { return other == d })
+		case err != nil:
 			return err
 		}
 	}
@@ -111,13 +114,15 @@ func (d *domain) addChunk(index int, chunk []byte, access verbs.Access) error {
 	return nil
 }
 
-// sge describes b to the device; ok is false if b is not in the arena.
+// sge describes b to the device; ok is false if b is not in the arena, or in a chunk that was made after the device was
+// closed.
 func (m *memory) sge(d *domain, b []byte) (verbs.SGE, verbs.MR, bool) {
 	index, offset, ok := m.arena.ChunkOf(b)
-	if !ok {
+	chunks := *d.chunks.Load()
+	if !ok || index >= len(chunks) {
 		return verbs.SGE{}, nil, false
 	}
-	mr := (*d.chunks.Load())[index]
+	mr := chunks[index]
 	return verbs.SGE{Addr: mr.Addr() + uint64(offset), Length: uint32(len(b)), LKey: mr.LKey()}, mr, true
 }
 
