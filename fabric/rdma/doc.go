@@ -3,7 +3,8 @@
 //
 // One reliable connection carries one NVMe queue pair. Command and response capsules are sent with SEND; data moves by
 // RDMA READ and WRITE, which the target posts with the R_Key in the command's SGL. The package knows only the verbs
-// vocabulary: the caller supplies a verbs.ConnectionManager, that of the software RNIC or of another provider.
+// vocabulary: the caller supplies a verbs.ConnectionManager, that of the software RNIC or of another provider. All it
+// needs of a device beyond that are work requests that take two pieces of memory, a command and its data.
 //
 // # Memory
 //

@@ -326,10 +326,10 @@ func (f fragments) View(segs []blockdev.Segment, offset, length int64) ([]blockd
 }
 
 // TestSmallQueueOfFragments: a queue of few entries reads the largest transfers, each of which takes all of the send
-// queue, from memory in as many pieces as there can be, each of which takes a work request.
+// queue, from memory in as many pieces as there can be, two of which take a work request.
 func TestSmallQueueOfFragments(t *testing.T) {
 	r := lesserRig(t, fragments{memory(t, 4<<20).(blockdev.Memory)}, lesserCM{
-		windows: true, onDemand: true, attr: func(a *verbs.DeviceAttr) { a.MaxSGE = 1 },
+		windows: true, onDemand: true, attr: func(a *verbs.DeviceAttr) { a.MaxSGE = 2 },
 	})
 	for _, size := range []int{2, 4} {
 		c := r.connect(t, func(cfg *host.Config) { cfg.QueueSize, cfg.Queues, cfg.IOTimeout = size, 1, 20*time.Second })

@@ -2,13 +2,17 @@ package rdma_test
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"log/slog"
 	"net/netip"
+	"strings"
 	"sync"
 	"testing"
 
 	"github.com/nvme-anywhere/nvmeof/blockdev"
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma"
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/softrnic"
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
 	"github.com/nvme-anywhere/nvmeof/nvme/host"
 )
@@ -147,6 +151,44 @@ func TestLesserDevice(t *testing.T) {
 			defer ctrl.Close()
 			moveAtOnce(t, ctrl)
 		})
+	}
+}
+
+// TestTooFewSGEs: an RNIC whose work requests take one piece of memory can't carry capsules. A host's error says what is
+// missing, and so does a target's log.
+func TestTooFewSGEs(t *testing.T) {
+	r := newRig(t, rdma.TargetConfig{}, memory(t, 1<<20))
+	lesser := func(nic verbs.ConnectionManager) *lesserCM {
+		return &lesserCM{ConnectionManager: nic, windows: true, onDemand: true, attr: func(a *verbs.DeviceAttr) { a.MaxSGE = 1 }}
+	}
+	missing := func(nic *softrnic.RNIC) string {
+		return fmt.Sprintf("%s has 1 scatter/gather entries per work request (MaxSGE): want at least 2", nic.Device().Attr().Name)
+	}
+	tr, err := rdma.NewTransport(lesser(r.hostNIC), rdma.HostConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tr.Close()
+	attr := host.QueueAttr{Remote: r.addr, Size: 32, Sink: noSink{}}
+	if _, err = tr.Dial(t.Context(), attr); !errors.Is(err, verbs.ErrUnsupported) || !strings.Contains(err.Error(), missing(r.hostNIC)) {
+		t.Errorf("the host's RNIC: %v", err)
+	}
+
+	var log bytes.Buffer
+	attr.Remote = netip.AddrPortFrom(r.addr.Addr(), r.addr.Port()+1)
+	l, err := rdma.ListenTarget(lesser(r.targetNIC), attr.Remote, r.target, rdma.TargetConfig{Log: slog.New(slog.NewTextHandler(&log, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var reject *rdma.RejectError
+	if _, err = r.transport.Dial(t.Context(), attr); !errors.As(err, &reject) || reject.Status != rdma.RejectNoResources {
+		t.Errorf("the target's RNIC: %v", err)
+	}
+	if err := l.Close(); err != nil {
+		t.Error(err)
+	}
+	if !strings.Contains(log.String(), missing(r.targetNIC)) {
+		t.Errorf("the target's log doesn't say what is missing:\n%s", log.String())
 	}
 }
 

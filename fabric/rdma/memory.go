@@ -72,7 +72,10 @@ func (m *memory) grown(index int, chunk []byte) error {
 	return nil
 }
 
-// on returns the domain of dev, which is made at first use.
+// minSGE is how many pieces of memory a work request has to take: a capsule is a command and its data.
+const minSGE = 2
+
+// on returns the domain of dev, which is made at first use. The error is verbs.ErrUnsupported if dev can't be used.
 func (m *memory) on(dev verbs.Device) (*domain, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -80,6 +83,10 @@ func (m *memory) on(dev verbs.Device) (*domain, error) {
 		if d.dev == dev {
 			return d, nil
 		}
+	}
+	if attr := dev.Attr(); attr.MaxSGE < minSGE {
+		return nil, fmt.Errorf("%w: %s has %d scatter/gather entries per work request (MaxSGE): want at least %d, for a command and its data",
+			verbs.ErrUnsupported, attr.Name, attr.MaxSGE, minSGE)
 	}
 	pd, err := dev.AllocPD()
 	if err != nil {
