@@ -168,6 +168,35 @@ func TestAcknowledgementsOfOurs(t *testing.T) {
 		r.send(r.ack(101))
 		r.dev.want(2, verbs.WCSuccess)
 	})
+	selectiveTest("an old list, of before what the peer has executed since", t, func(t *testing.T, r *rawPeer) {
+		r.post(1, verbs.WRRDMARead, 10)
+		for i := range uint64(3) {
+			r.post(2+i, verbs.WRRDMAWrite, 10)
+		}
+		r.answers()
+		r.send(r.ack(103))
+		r.expect("RC_RDMA_READ_REQUEST 100") // whose answer is lost
+		r.send(r.arrived(101, 1))
+		r.expect()
+		r.send(r.packet(wire.RCReadResponseOnly, 100, 10))
+		for i := range uint64(4) {
+			r.dev.want(1+i, verbs.WCSuccess)
+		}
+	})
+	selectiveTest("a NAK of what the peer had held", t, func(t *testing.T, r *rawPeer) {
+		for i := range uint64(3) {
+			r.post(1+i, verbs.WRSend, 10)
+		}
+		r.answers()
+		r.send(r.arrived(100, 1, 2))
+		r.expect("RC_SEND_ONLY 100 +10")
+		r.send(r.nak(wire.NAKPSNSequenceError, 101)) // no receive was posted for it, and the RNR NAK was lost
+		r.expect("RC_SEND_ONLY 101 +10", "RC_SEND_ONLY 102 +10")
+		r.send(r.ack(102))
+		for i := range uint64(3) {
+			r.dev.want(1+i, verbs.WCSuccess)
+		}
+	})
 }
 
 // TestCountsBeginAnew: the limits on retries are per message (IBTA 9.7.5.2.8, 9.9.2.4.1): a requester that needs as

@@ -21,6 +21,8 @@ func (q *qp) onResponse(p *wire.Packet, now time.Duration) {
 		q.onReadResponse(p, now)
 	case wire.KindAtomicAcknowledge:
 		q.onAtomicAck(p, now)
+	case wire.KindSelectiveAck:
+		q.onSelectiveAck(p, now)
 	default:
 		q.onAck(p, now)
 	}

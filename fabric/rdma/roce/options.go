@@ -98,10 +98,13 @@ func (q *qp) agree(a *verbs.QPAttr) {
 }
 
 // takes reports whether q takes packets of an opcode: all opcodes of the reliable connection, including reserved ones,
-// and our own opcodes for requests, if they were agreed on.
+// and our own opcodes, those for requests if they were agreed on.
 func (q *qp) takes(op wire.Opcode) bool {
-	if op.IsRC() {
+	switch {
+	case op.IsRC():
 		return true
+	case op == wire.SelectiveAck:
+		return q.selective
 	}
 	both, acks := op.Kind() == wire.KindWriteSend, op.Headers()&wire.HasAckPSN != 0
 	return (both || acks) && (!both || q.writeSend) && (!acks || q.ackAlong)

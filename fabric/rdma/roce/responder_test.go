@@ -28,6 +28,14 @@ func TestReadyToReceive(t *testing.T) {
 			t.Error(dump(r.dev.dev))
 		}
 	})
+	selectiveTest("a list of what arrived", t, func(t *testing.T, r *rawPeer) {
+		r.toRTR(pairConfig{ours: true}.withDefaults(), rawRate)
+		r.send(r.arrived(100, 1))
+		r.expect()
+		if c := r.dev.dev.Counters(); c[WrongState] != 1 {
+			t.Error(dump(r.dev.dev))
+		}
+	})
 }
 
 // TestNoReadsAgreed: without responder resources READs and atomics are invalid requests (IBTA 9.9.3).

@@ -144,8 +144,6 @@ func (d *Device) take(b []byte, src netip.Addr, marked bool, now time.Duration) 
 	case q.path.remote != src:
 		d.counters.inc(WrongPeer)
 		return
-	case p.Opcode == wire.SelectiveAck && q.selective:
-		q.onSelectiveAck(p, now)
 	case p.Opcode == wire.CNP:
 		q.onCNP(now)
 		return

@@ -199,12 +199,6 @@ func (q *qp) missed(n int, w *window, now time.Duration) {
 // onSelectiveAck takes the peer's list of what has arrived behind a gap.
 func (q *qp) onSelectiveAck(p *wire.Packet, now time.Duration) {
 	r := &q.req
-	if q.attr.State != verbs.RTS {
-		q.d.counters.inc(WrongState)
-		return
-	}
-	q.meet()
-	q.heard(now)
 	if !r.outstanding(p.PSN) {
 		return
 	}
