@@ -88,3 +88,32 @@ func TestGoneStaysHushed(t *testing.T) {
 		}
 	}, verbs.WRRDMAWrite, verbs.WRRDMARead)
 }
+
+// TestOutageOverOnPath: what is heard after an outage has only those queue pairs of its path try again at once that
+// wait because they heard nothing.
+func TestOutageOverOnPath(t *testing.T) {
+	const now, later = time.Minute, time.Minute + time.Second
+	tab := newTurnTable(100, 100, 0, 0, 0, 0, 1)
+	d := tab.d
+	d.opened = time.Now()
+	d.timer = time.NewTimer(time.Hour)
+	defer d.timer.Stop()
+	for _, q := range tab.qs {
+		d.qps.all = append(d.qps.all, q)
+		q.req.backoff, q.req.againAt, q.req.deadline = maxProbes+1, later, later
+	}
+	heard, waits, notReady, busy, elsewhere := &tab.qs[0].req, &tab.qs[1].req, &tab.qs[2].req, &tab.qs[3].req, &tab.qs[4].req
+	heard.backoff, heard.deadline = 0, 0
+	notReady.deadline, notReady.rnrUntil = 0, later // its peer has asked to wait
+	busy.backoff = 0
+	tab.qs[0].heard(now)
+	if waits.deadline != now || waits.againAt != now || d.timerAt != now {
+		t.Errorf("one that heard nothing tries again at %v, and the timer goes off at %v, want %v", waits.deadline, d.timerAt, now)
+	}
+	if heard.deadline != 0 || notReady.deadline != 0 {
+		t.Error("one that waits for no answer has a timeout")
+	}
+	if busy.deadline != later || elsewhere.deadline != later {
+		t.Errorf("one that isn't hushed tries again at %v, and one on another path at %v, want %v", busy.deadline, elsewhere.deadline, later)
+	}
+}

@@ -131,6 +131,17 @@ func TestReadsLeaveDevice(t *testing.T) {
 	wantReady(t, tab, 1, 0)
 }
 
+// TestReadsKeepPlaceAtPeer: what waits for the device's room is before those of its peer that ask later.
+func TestReadsKeepPlaceAtPeer(t *testing.T) {
+	tab := newTurnTable(100, 70, 0, 0, 0, 1)
+	wantRead(t, tab, 0, 10, true)
+	wantRead(t, tab, 3, 60, true)
+	wantRead(t, tab, 1, 50, false) // at the device
+	wantRead(t, tab, 2, 40, false) // of the 60 that its peer has left, those of the first are kept free
+	tab.arrive(3, 60)
+	wantReady(t, tab, 1)
+}
+
 // TestReadsThatEnd: a queue pair that waited and no longer asks leaves its room to those behind it.
 func TestReadsThatEnd(t *testing.T) {
 	for name, peers := range map[string][]int{"one peer": {0, 0, 0}, "three": {0, 1, 2}} {
@@ -147,6 +158,18 @@ func TestReadsThatEnd(t *testing.T) {
 			wantRead(t, tab, 2, 40, true)
 		})
 	}
+}
+
+// TestReadsAgainThatEnd: nor does one keep it that waited for the device's room alone, to ask again.
+func TestReadsAgainThatEnd(t *testing.T) {
+	tab := newTurnTable(100, 100, 0, 1, 2)
+	wantRead(t, tab, 0, 40, true)
+	if tab.qs[1].mayReadAgain(80) {
+		t.Error("80 bytes are asked for again, and the device has room for 60")
+	}
+	wantRead(t, tab, 2, 40, false)
+	tab.qs[1].waitNotToRead()
+	wantReady(t, tab, 2)
 }
 
 // TestSilentLeavesReads: the answers to a queue pair that hears nothing take no room, at its peer or at the device,
@@ -260,7 +283,11 @@ func TestWaitsFromWindow(t *testing.T) {
 	if r.waitsFrom(time.Second); r.waitedFrom != 0 {
 		t.Error("nothing is to be sent again")
 	}
-	r.max = 7
+	r.max, r.next = 7, 6
+	if r.waitsFrom(time.Second); r.waitedFrom != 0 {
+		t.Error("something is out, which an answer may come to")
+	}
+	r.next = r.una
 	if r.waitsFrom(time.Second); r.waitedFrom != time.Second {
 		t.Errorf("it waits from %v, want 1s", r.waitedFrom)
 	}
