@@ -135,7 +135,13 @@ func (d *simDisk) fails() bool {
 	return false
 }
 
+// sync takes time: it covers what was written when it began, and perhaps some of what is written until it ends.
 func (d *simDisk) sync() (err error) {
+	d.ask(simSync, 0, 0, func() {
+		if !d.faults.brokenSync {
+			d.m.WriteBack(0, d.m.Size())
+		}
+	})
 	d.ask(simSync, 0, 0, func() {
 		if err, d.absent = d.absent, nil; err != nil {
 			return
@@ -146,7 +152,6 @@ func (d *simDisk) sync() (err error) {
 			return
 		}
 		if !d.faults.brokenSync {
-			d.m.WriteBack(0, d.m.Size())
 			d.m.Fence()
 		}
 	})
