@@ -88,14 +88,23 @@ func physicalSector(f *os.File) int {
 	if unix.Fstat(int(f.Fd()), &st) != nil {
 		return 0
 	}
-	// A file's blocks lie at multiples of the file system's block.
-	dev, most := st.Dev, int(st.Blksize)
-	if st.Mode&unix.S_IFMT == unix.S_IFBLK {
-		dev, most = st.Rdev, MaxBlockSize
+	dev, most := st.Rdev, MaxBlockSize
+	if st.Mode&unix.S_IFMT != unix.S_IFBLK {
+		dev, most = st.Dev, fileSystemBlock(f)
 	}
 	if s, err := os.ReadFile(sysfsPath(dev) + "/alignment_offset"); err != nil || strings.TrimSpace(string(s)) != "0" {
 		return 0
 	}
 	n, _ := strconv.Atoi(queueLimit(dev, "physical_block_size"))
 	return min(n, most)
+}
+
+// fileSystemBlock returns the size of the file system's blocks, at multiples of which those of a file lie; 0 if the
+// system doesn't know. The Blksize of stat is the best size for transfers, which on XFS is a page at least.
+func fileSystemBlock(f *os.File) int {
+	var fs unix.Statfs_t
+	if unix.Fstatfs(int(f.Fd()), &fs) != nil {
+		return 0
+	}
+	return int(fs.Frsize)
 }
