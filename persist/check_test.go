@@ -366,6 +366,29 @@ func TestGrownCut(t *testing.T) {
 	v.Close()
 }
 
+// TestCutIsTold: if a file was cut so that it couldn't be opened again, Refresh says so, until it is long enough.
+func TestCutIsTold(t *testing.T) {
+	for _, readOnly := range []bool{false, true} {
+		path, _ := filled(t)
+		v := mustOpen(t, path, blockdev.Options{ReadOnly: readOnly})
+		lengthen(t, path, 8*mib)
+		if err := v.Refresh(); err != nil {
+			t.Fatal(err)
+		}
+		end := int64(v.super.end())
+		for _, cut := range []int64{1, 0} {
+			if err := os.Truncate(path, end-cut); err != nil {
+				t.Fatal(err)
+			}
+			err := v.Refresh()
+			if told := errors.Is(err, blockdev.ErrInvalid) && strings.Contains(err.Error(), "cut"); told != (cut > 0) || !told && err != nil {
+				t.Errorf("read-only %v, %d bytes cut off: %v", readOnly, cut, err)
+			}
+		}
+		mustClose(t, v)
+	}
+}
+
 // TestGrownOften enlarges the file more often than the superblock has room for extents: what doesn't fit is ignored,
 // both by the open volume and by the next open.
 func TestGrownOften(t *testing.T) {

@@ -32,7 +32,22 @@ func (v *atomicVolume) Refresh() error {
 	if v.m.file == nil {
 		return nil
 	}
+	if err := v.checkEnd(); err != nil {
+		return err
+	}
 	return blockdev.CheckName(v.m.file, v.info.Path)
+}
+
+// checkEnd returns an error if the file was cut: what is left can be used until the volume is closed.
+func (v *atomicVolume) checkEnd() error {
+	size, err := v.m.fileSize()
+	if err != nil {
+		return v.info.Failed("refresh", err)
+	}
+	if err := v.super.check(uint64(size)); err != nil {
+		return &blockdev.OpError{Op: "refresh", Path: v.info.Path, Offset: -1, Kind: blockdev.ErrInvalid, Err: err}
+	}
+	return nil
 }
 
 // errGrownOften is that the superblock has no room for another extent.
