@@ -29,6 +29,9 @@ func (s *Size) Type() string { return "size" }
 // UnmarshalText parses a size from a file.
 func (s *Size) UnmarshalText(b []byte) error { return s.Set(string(b)) }
 
+// UnmarshalYAML is UnmarshalText for the YAML library (see UnmarshalYAML).
+func (s *Size) UnmarshalYAML(decode func(any) error) error { return UnmarshalYAML(s, decode) }
+
 // MarshalText formats it so that UnmarshalText can parse it: with a unit if that is exact.
 func (s Size) MarshalText() ([]byte, error) {
 	text := blockdev.FormatSize(int64(s))

@@ -43,6 +43,9 @@ func (s *ANAState) UnmarshalText(b []byte) error {
 	return nil
 }
 
+// UnmarshalYAML is UnmarshalText for the YAML library (see cli.UnmarshalYAML).
+func (s *ANAState) UnmarshalYAML(decode func(any) error) error { return cli.UnmarshalYAML(s, decode) }
+
 // MarshalText formats s so that UnmarshalText can parse it.
 func (s ANAState) MarshalText() ([]byte, error) {
 	if !slices.Contains(anaStates, nvme.ANAState(s)) {

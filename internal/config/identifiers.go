@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/google/uuid"
+
+	"github.com/nvme-anywhere/nvmeof/internal/cli"
 )
 
 // NGUID is a namespace's globally unique identifier, written as 32 hexadecimal digits.
@@ -29,17 +31,26 @@ func (u *UUID) UnmarshalText(b []byte) error {
 	return nil
 }
 
+// UnmarshalYAML is UnmarshalText for the YAML library (see cli.UnmarshalYAML).
+func (u *UUID) UnmarshalYAML(decode func(any) error) error { return cli.UnmarshalYAML(u, decode) }
+
 // MarshalText formats u so that UnmarshalText can parse it.
 func (u UUID) MarshalText() ([]byte, error) { return uuid.UUID(u).MarshalText() }
 
 // UnmarshalText parses an NGUID; dashes, colons and dots between digits are ignored.
 func (n *NGUID) UnmarshalText(b []byte) error { return unmarshalHex(n[:], b) }
 
+// UnmarshalYAML is UnmarshalText for the YAML library (see cli.UnmarshalYAML).
+func (n *NGUID) UnmarshalYAML(decode func(any) error) error { return cli.UnmarshalYAML(n, decode) }
+
 // MarshalText formats n so that UnmarshalText can parse it.
 func (n NGUID) MarshalText() ([]byte, error) { return []byte(hex.EncodeToString(n[:])), nil }
 
 // UnmarshalText parses an EUI-64; dashes, colons and dots between digits are ignored.
 func (n *EUI64) UnmarshalText(b []byte) error { return unmarshalHex(n[:], b) }
+
+// UnmarshalYAML is UnmarshalText for the YAML library (see cli.UnmarshalYAML).
+func (n *EUI64) UnmarshalYAML(decode func(any) error) error { return cli.UnmarshalYAML(n, decode) }
 
 // MarshalText formats n so that UnmarshalText can parse it.
 func (n EUI64) MarshalText() ([]byte, error) { return []byte(hex.EncodeToString(n[:])), nil }

@@ -3,9 +3,11 @@ package config
 import (
 	"encoding"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -365,6 +367,34 @@ func TestComplete(t *testing.T) {
 	}
 	if len(c.Listen) != 2 || c.Network.QueueDepth != DefaultQueueDepth {
 		t.Errorf("listens on %v, depth %d", c.Listen, c.Network.QueueDepth)
+	}
+}
+
+// TestParseManyNamespaces: parsing twice as many namespaces takes about twice the memory, not four times: "ctl add"
+// parses the whole configuration twice.
+func TestParseManyNamespaces(t *testing.T) {
+	cost := func(namespaces int) uint64 {
+		var b strings.Builder
+		b.WriteString("subsystems:\n- nqn: " + nqn + "\n  namespaces:\n")
+		for i := range namespaces {
+			fmt.Fprintf(&b, "  - {volume: v%d, size: 1MiB, block_size: 512, uuid: 6e7f2a0e-8f5a-4d1c-9a43-1f8a4bb6%04x, nguid: ef90689c6c46d44c89c140678013%04x, eui64: a025385b71b0%04x}\n", i, i, i, i)
+		}
+		b.WriteString("ana:\n")
+		for i := range namespaces {
+			fmt.Fprintf(&b, "- {group: %d, state: optimized}\n", i+1)
+		}
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		c, err := Parse("f", []byte(b.String()))
+		runtime.ReadMemStats(&after)
+		if err != nil || len(c.Subsystems[0].Namespaces) != namespaces {
+			t.Fatal(err)
+		}
+		return after.TotalAlloc - before.TotalAlloc
+	}
+	cost(1) // what is made once
+	if once, twice := cost(60), cost(120); twice > 3*once {
+		t.Errorf("60 namespaces take %d bytes to parse, 120 take %d", once, twice)
 	}
 }
 
