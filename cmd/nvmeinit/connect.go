@@ -124,9 +124,17 @@ func printFound(w io.Writer, v *found) {
 	fmt.Fprintf(w, "  limits      %s a command, %s of it in the capsule; keep alive %gs\n",
 		humanize.IBytes(uint64(v.MaxTransfer)), humanize.IBytes(uint64(v.InCapsule)), v.KATO)
 	for _, n := range v.Namespaces {
-		fmt.Fprintf(w, "  namespace   %d: %s, blocks of %d bytes, UUID %s\n", n.NSID, blockdev.FormatSize(n.Size), n.Block, n.UUID)
+		printFoundNamespace(w, &n)
 	}
 	fmt.Fprintf(w, "  round trip  %.1f µs (median of %d commands)\n", v.RoundTrip, roundTrips)
+}
+
+func printFoundNamespace(w io.Writer, n *foundNamespace) {
+	fmt.Fprintf(w, "  namespace   %d: %s, blocks of %d bytes", n.NSID, blockdev.FormatSize(n.Size), n.Block)
+	if n.UUID != "" {
+		fmt.Fprintf(w, ", UUID %s", n.UUID)
+	}
+	fmt.Fprintln(w)
 }
 
 // roundTrips is how many commands roundTrip sends, one at a time.

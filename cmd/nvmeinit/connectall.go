@@ -12,7 +12,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/nvme-anywhere/nvmeof/blockdev"
 	"github.com/nvme-anywhere/nvmeof/internal/cli"
 	"github.com/nvme-anywhere/nvmeof/nvme"
 	"github.com/nvme-anywhere/nvmeof/nvme/host"
@@ -315,7 +314,7 @@ func (e *everything) show(c *cobra.Command) error {
 func printConnected(w io.Writer, s *connectedJSON) {
 	fmt.Fprintf(w, "connected to %s\n", s.SubNQN)
 	for _, n := range s.Namespaces {
-		fmt.Fprintf(w, "  namespace   %d: %s, blocks of %d bytes, UUID %s\n", n.NSID, blockdev.FormatSize(n.Size), n.Block, n.UUID)
+		printFoundNamespace(w, &n)
 	}
 	for i := range s.Paths {
 		p := &s.Paths[i]

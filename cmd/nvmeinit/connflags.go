@@ -214,6 +214,15 @@ func (s *session) namespace(ctx context.Context, nsid uint32) (*host.Namespace, 
 	return ns, err
 }
 
+// namespaceInfo reads what the controller says of a namespace.
+func (s *session) namespaceInfo(ctx context.Context, nsid uint32) (*host.NamespaceInfo, error) {
+	info, err := s.NamespaceInfo(ctx, nsid)
+	if errors.Is(err, nvme.StatusInvalidNamespace) {
+		return nil, noNamespace(ctx, s.Controller, nsid, err)
+	}
+	return info, err
+}
+
 // Close shuts the controller down and frees the fabric.
 func (s *session) Close() error {
 	return errors.Join(s.Controller.Close(), s.fabric.Close())

@@ -17,9 +17,11 @@ type inspection struct {
 
 	silent bool // it prints nothing, so it needs no -o
 	bits   bool // it shows bit fields, so it has -H
-	// One of them: the latter is for a command that takes --nsid.
+	// One of them. The others are for commands that take --nsid: showNS shows a namespace, even one that can't be used
+	// here.
 	run     func(c *cobra.Command, f *connFlags, s *session) error
 	runOnNS func(c *cobra.Command, f *connFlags, ns *host.Namespace) error
+	showNS  func(c *cobra.Command, f *connFlags, s *session, ns *host.NamespaceInfo) error
 }
 
 func (i inspection) command() *cobra.Command {
@@ -32,8 +34,15 @@ func (i inspection) command() *cobra.Command {
 			return err
 		}
 		defer closing(s, &err)
-		if i.run != nil {
+		switch {
+		case i.run != nil:
 			return i.run(c, f, s)
+		case i.showNS != nil:
+			info, err := s.namespaceInfo(c.Context(), nsid)
+			if err != nil {
+				return err
+			}
+			return i.showNS(c, f, s, info)
 		}
 		ns, err := s.namespace(c.Context(), nsid)
 		if err != nil {
@@ -41,7 +50,7 @@ func (i inspection) command() *cobra.Command {
 		}
 		return i.runOnNS(c, f, ns)
 	}
-	if i.runOnNS != nil {
+	if i.run == nil {
 		c.Flags().Uint32Var(&nsid, "nsid", 1, "`number` of the namespace")
 	}
 	if !i.silent {
@@ -77,7 +86,7 @@ func newIDNS() *cobra.Command {
 the specification and of nvme-cli.`,
 		example: "  nvmeinit id-ns -t rdma -a 127.0.0.1 --nsid 1 -H\n  nvmeinit id-ns -t tcp -a 127.0.0.1 --nsid 2 -o json",
 		bits:    true,
-		runOnNS: func(c *cobra.Command, f *connFlags, ns *host.Namespace) error {
+		showNS: func(c *cobra.Command, f *connFlags, _ *session, ns *host.NamespaceInfo) error {
 			return printFields(c.OutOrStdout(), f.output, f.decoded(namespaceFields(&ns.Identity)))
 		},
 	}.command()

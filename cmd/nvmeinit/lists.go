@@ -85,7 +85,7 @@ func newNSDescs() *cobra.Command {
 		long: `ns-descs shows the Namespace Identification Descriptors of a namespace: its UUID, NGUID
 and EUI64, as far as it has them, and its command set.`,
 		example: "  nvmeinit ns-descs -t rdma -a 127.0.0.1 --nsid 1\n  nvmeinit ns-descs -t tcp -a 127.0.0.1 -o json",
-		runOnNS: func(c *cobra.Command, f *connFlags, ns *host.Namespace) error {
+		showNS: func(c *cobra.Command, f *connFlags, _ *session, ns *host.NamespaceInfo) error {
 			return descriptorView(&ns.Descriptors).print(c.OutOrStdout(), f.output)
 		},
 	}.command()
@@ -162,9 +162,9 @@ func newIndependentIDNS() *cobra.Command {
 namespace: whether it is shared and ready, its ANA group, what reservations it takes.`,
 		example: "  nvmeinit cmdset-ind-id-ns -t rdma -a 127.0.0.1 --nsid 1 -H\n  nvmeinit cmdset-ind-id-ns -t tcp -a 127.0.0.1 -o json",
 		bits:    true,
-		runOnNS: func(c *cobra.Command, f *connFlags, ns *host.Namespace) error {
+		showNS: func(c *cobra.Command, f *connFlags, s *session, ns *host.NamespaceInfo) error {
 			var p nvme.IdentifyNamespaceIndependent
-			if err := readIdentify(c.Context(), ns.Controller(), nvme.CNSIndependentNamespace, ns.ID, &p); err != nil {
+			if err := readIdentify(c.Context(), s.Controller, nvme.CNSIndependentNamespace, ns.ID, &p); err != nil {
 				return err
 			}
 			return printFields(c.OutOrStdout(), f.output, f.decodedBy(independentBits, fields(&p)))

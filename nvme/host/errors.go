@@ -22,6 +22,8 @@ var (
 	ErrFatal = errors.New("the controller reports a fatal error (CSTS.CFS)")
 	// ErrController is the cause if the controller breaks a rule of the specification that the host depends on.
 	ErrController = errors.New("unusable controller")
+	// ErrNamespace is the cause if this host can't use a namespace, such as one with metadata or of another command set.
+	ErrNamespace = errors.New("unusable namespace")
 	// ErrUnsupported is the cause if the controller doesn't have a requested command.
 	ErrUnsupported = errors.New("not supported by the controller")
 	// ErrRange is the cause if a range isn't of whole blocks or isn't inside the namespace.

@@ -59,6 +59,7 @@ const (
 
 type fakeNamespace struct {
 	identity nvme.IdentifyNamespace
+	csi      nvme.CSI
 	data     []byte
 	discards []nvme.DSMRange
 	zeroes   []uint32 // blocks of each Write Zeroes
@@ -401,7 +402,7 @@ func (t *fakeTarget) identify(r *Request, cqe *nvme.Completion) {
 		}
 		page = n.identity.AppendTo(nil)
 	case nvme.CNSDescriptors:
-		d := nvme.NSDescriptors{NGUID: n.identity.NGUID, HasCSI: true}
+		d := nvme.NSDescriptors{NGUID: n.identity.NGUID, CSI: n.csi, HasCSI: true}
 		page = d.AppendTo(nil)
 	case nvme.CNSCommandSetController:
 		p := nvme.IdentifyControllerNVM{WZSL: 1}

@@ -9,13 +9,18 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
+// NamespaceInfo is what a controller says of an active namespace, which need not be one that this host can use.
+type NamespaceInfo struct {
+	ID          uint32
+	Identity    nvme.IdentifyNamespace
+	Descriptors nvme.NSDescriptors // identifiers; zero if the controller gives none
+}
+
 // Namespace is one active namespace of a controller, as it was when it was opened. All methods may be called from
 // any goroutine. Ranges are in bytes, and must consist of whole blocks inside the namespace; otherwise the error
 // matches ErrRange.
 type Namespace struct {
-	ID          uint32
-	Identity    nvme.IdentifyNamespace
-	Descriptors nvme.NSDescriptors // identifiers; zero if the controller gives none
+	NamespaceInfo
 
 	ctrl      *Controller // the one it was opened on
 	carrier   Carrier     // takes its commands
@@ -64,36 +69,47 @@ func (t *inTurns) Cancel(r *Request, last bool) {
 	}
 }
 
-// Namespace opens the namespace nsid: it reads Identify Namespace and the namespace's identifiers. A controller without
-// I/O queues opens none: the error matches ErrUnsupported.
+// Namespace opens the namespace nsid: it reads Identify Namespace and the namespace's identifiers. If the host can't use
+// such a namespace, the error matches ErrNamespace. A controller without I/O queues opens none: the error matches
+// ErrUnsupported.
 func (c *Controller) Namespace(ctx context.Context, nsid uint32) (*Namespace, error) {
+	info, err := c.NamespaceInfo(ctx, nsid)
+	if err != nil {
+		return nil, err
+	}
+	if len(c.io) == 0 {
+		return nil, fmt.Errorf("nvme: namespace %d: %w: the controller has no I/O queues", nsid, ErrUnsupported)
+	}
+	n := &Namespace{NamespaceInfo: *info, ctrl: c, carrier: &inTurns{Controller: c}}
+	if err := n.settle(); err != nil {
+		return nil, err
+	}
+	return n, nil
+}
+
+// NamespaceInfo reads what the controller says of the namespace nsid, as Namespace does, and opens nothing.
+func (c *Controller) NamespaceInfo(ctx context.Context, nsid uint32) (*NamespaceInfo, error) {
 	if nsid == nvme.NSIDNone || nsid == nvme.NSIDAll {
 		return nil, fmt.Errorf("nvme: namespace %d: %w", nsid, nvme.StatusInvalidNamespace)
 	}
 	if err := c.hasNamespaces(); err != nil {
 		return nil, err
 	}
-	if len(c.io) == 0 {
-		return nil, fmt.Errorf("nvme: namespace %d: %w: the controller has no I/O queues", nsid, ErrUnsupported)
-	}
-	n := &Namespace{ID: nsid, ctrl: c, carrier: &inTurns{Controller: c}}
+	info := &NamespaceInfo{ID: nsid}
 	page, err := c.IdentifyPage(ctx, nvme.CNSNamespace, nsid, nvme.CSINVM)
 	if err != nil {
 		return nil, err
 	}
-	if err := n.Identity.Parse(page); err != nil {
+	if err := info.Identity.Parse(page); err != nil {
 		return nil, err
 	}
-	if n.Identity.NCAP == 0 {
+	if info.Identity.NCAP == 0 {
 		return nil, fmt.Errorf("nvme: namespace %d is not active: %w", nsid, nvme.StatusInvalidNamespace)
 	}
-	if err := n.readDescriptors(ctx); err != nil {
+	if err := info.readDescriptors(ctx, c); err != nil {
 		return nil, err
 	}
-	if err := n.settle(); err != nil {
-		return nil, err
-	}
-	return n, nil
+	return info, nil
 }
 
 // Namespaces opens every active namespace, in the order of their NSIDs. A namespace that disappeared in the
@@ -121,22 +137,22 @@ func (c *Controller) Namespaces(ctx context.Context) ([]*Namespace, error) {
 	return all, errors.Join(errs...)
 }
 
-func (n *Namespace) readDescriptors(ctx context.Context) error {
-	if n.ctrl.version < nvme.Version1_3 {
-		n.Descriptors.EUI64, n.Descriptors.NGUID = n.Identity.EUI64, n.Identity.NGUID
+func (i *NamespaceInfo) readDescriptors(ctx context.Context, c *Controller) error {
+	if c.version < nvme.Version1_3 {
+		i.Descriptors.EUI64, i.Descriptors.NGUID = i.Identity.EUI64, i.Identity.NGUID
 		return nil
 	}
-	page, err := n.ctrl.IdentifyPage(ctx, nvme.CNSDescriptors, n.ID, nvme.CSINVM)
+	page, err := c.IdentifyPage(ctx, nvme.CNSDescriptors, i.ID, nvme.CSINVM)
 	if err != nil {
 		return err
 	}
-	return n.Descriptors.Parse(page)
+	return i.Descriptors.Parse(page)
 }
 
 // settle checks the geometry and derives the limits from it.
 func (n *Namespace) settle() error {
 	bad := func(format string, args ...any) error {
-		return fmt.Errorf("nvme: namespace %d: %w: %s", n.ID, ErrController, fmt.Sprintf(format, args...))
+		return fmt.Errorf("nvme: namespace %d: %w: %s", n.ID, ErrNamespace, fmt.Sprintf(format, args...))
 	}
 	n.blockSize, n.blocks = n.Identity.BlockSize(), n.Identity.NSZE
 	switch {

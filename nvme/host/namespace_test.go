@@ -50,24 +50,31 @@ func TestNamespaceList(t *testing.T) {
 	}
 }
 
+// TestNamespaceUnusable: namespaces that the host can't use are refused, but what the controller says of them can be
+// read.
 func TestNamespaceUnusable(t *testing.T) {
 	f := newFakeTarget()
 	f.addNamespace(2, 8, 16)
 	f.addNamespace(3, 14, 1) // more than MDTS, 8 KiB
 	f.addNamespace(4, 9, 16).identity.LBAF[0].MS = 8
 	f.addNamespace(5, 12, 1).identity.NSZE = 1 << 60
+	f.addNamespace(6, 9, 16).csi = nvme.CSIZonedNS
 	c := connect(t, f)
 	defer closeController(t, c)
-	for id := uint32(2); id <= 5; id++ {
-		if _, err := c.Namespace(t.Context(), id); !errors.Is(err, ErrController) {
+	for id := uint32(2); id <= 6; id++ {
+		if _, err := c.Namespace(t.Context(), id); !errors.Is(err, ErrNamespace) {
 			t.Errorf("namespace %d: %v", id, err)
+		}
+		info, err := c.NamespaceInfo(t.Context(), id)
+		if err != nil || info.ID != id || info.Identity != f.ns[id].identity || info.Descriptors.CSI != f.ns[id].csi {
+			t.Errorf("what the controller says of namespace %d: %+v, %v", id, info, err)
 		}
 	}
 	f.mu.Lock()
-	f.addNamespace(6, 13, 1) // as much as MDTS
+	f.addNamespace(7, 13, 1) // as much as MDTS
 	f.mu.Unlock()
-	if n, err := c.Namespace(t.Context(), 6); err != nil || n.BlockSize() != 8192 {
-		t.Errorf("namespace 6: %v", err)
+	if n, err := c.Namespace(t.Context(), 7); err != nil || n.BlockSize() != 8192 {
+		t.Errorf("namespace 7: %v", err)
 	}
 }
 
@@ -99,7 +106,7 @@ func TestNamespacesUnusable(t *testing.T) {
 	c := connect(t, f)
 	defer c.Close()
 	all, err := c.Namespaces(t.Context())
-	if len(all) != 2 || all[0].ID != 1 || all[1].ID != 3 || !errors.Is(err, ErrController) ||
+	if len(all) != 2 || all[0].ID != 1 || all[1].ID != 3 || !errors.Is(err, ErrNamespace) ||
 		!strings.Contains(err.Error(), "namespace 2: ") || !strings.Contains(err.Error(), "namespace 4: ") {
 		t.Errorf("%d namespaces, %v", len(all), err)
 	}

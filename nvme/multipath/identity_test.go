@@ -21,7 +21,7 @@ func TestAccepts(t *testing.T) {
 	private := func(n *host.Namespace) { n.Identity.NMIC, n.Descriptors.UUID[0] = 0, 1 }
 	none := func(*host.Namespace) {}
 	namespace := func(c change) *host.Namespace {
-		n := &host.Namespace{ID: 1, Identity: nvme.IdentifyNamespace{NMIC: nvme.NMICShared}}
+		n := &host.Namespace{NamespaceInfo: host.NamespaceInfo{ID: 1, Identity: nvme.IdentifyNamespace{NMIC: nvme.NMICShared}}}
 		c(n)
 		return n
 	}

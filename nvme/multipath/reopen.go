@@ -33,7 +33,8 @@ func (p *path) open(ctx context.Context, c *host.Controller, n *space) (*way, er
 // passing reports whether a namespace that couldn't be opened because of err may open a little later without a
 // notice from the controller, which announces namespaces that appear or disappear.
 func passing(err error) bool {
-	return !final(err) && !errors.Is(err, nvme.StatusInvalidNamespace) && !errors.Is(err, host.ErrUnsupported)
+	return !final(err) && !errors.Is(err, nvme.StatusInvalidNamespace) && !errors.Is(err, host.ErrUnsupported) &&
+		!errors.Is(err, host.ErrNamespace)
 }
 
 // mayOpen reports whether it is worth trying to open the namespace again without being asked.

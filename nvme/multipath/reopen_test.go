@@ -3,6 +3,7 @@ package multipath
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/nvme-anywhere/nvmeof/blockdev"
 	"github.com/nvme-anywhere/nvmeof/nvme"
+	"github.com/nvme-anywhere/nvmeof/nvme/host"
 	"github.com/nvme-anywhere/nvmeof/nvme/target"
 )
 
@@ -158,5 +160,20 @@ func TestOpenAgain(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// TestPassing: only a namespace that may open without a notice from the controller is tried again.
+func TestPassing(t *testing.T) {
+	for err, want := range map[error]bool{
+		nvme.StatusInternalError:    true,
+		host.ErrANAUnstable:         true,
+		nvme.StatusInvalidNamespace: false,
+		host.ErrUnsupported:         false,
+		host.ErrNamespace:           false,
+	} {
+		if got := passing(fmt.Errorf("namespace 1: %w", err)); got != want {
+			t.Errorf("%v: %v, want %v", err, got, want)
+		}
 	}
 }
