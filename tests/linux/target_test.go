@@ -89,9 +89,38 @@ func testTarget(t *testing.T, p *peer, transport string) {
 	}
 	// This little data is sent with its command if several leave together.
 	want(run("bench", "-n", testNQN, "--rw", "randwrite", "--bs", "512", "--iodepth", "16", "--size", "1m", "--verify", "crc32c"), "IOPS")
+	if p.Image.Version != "5.10" { // it doesn't export zones
+		p.zoned(t, to)
+	}
 	p.noControllers(t)
 	p.quiet(t)
 	p.refuses(t, transport)
+}
+
+// zoned: a zoned namespace can't be used, but nvmeinit shows what it is, and the others are there.
+func (p *peer) zoned(t *testing.T, to []string) {
+	t.Helper()
+	p.must(t, fmt.Sprintf(`set -e
+		d=/sys/kernel/config/nullb/zoned; mkdir $d; echo 1 > $d/zoned; echo 1 > $d/memory_backed
+		echo 4 > $d/zone_size; echo 16 > $d/size; echo 4096 > $d/blocksize; echo 1 > $d/power
+		dev=/dev/zoned; [ -b $dev ] || dev=/dev/nullb$(cat $d/index)
+		n=/sys/kernel/config/nvmet/subsystems/%s/namespaces/2; mkdir $n; echo $dev > $n/device_path; echo 1 > $n/enable`, testNQN))
+	t.Cleanup(func() {
+		p.must(t, fmt.Sprintf(`n=/sys/kernel/config/nvmet/subsystems/%s/namespaces/2; echo 0 > $n/enable; rmdir $n /sys/kernel/config/nullb/zoned`, testNQN))
+	})
+	to = append(to, "-n", testNQN)
+	for verb, text := range map[string]string{"id-ns": "nsze", "ns-descs": "0x2"} {
+		out, stderr, code := nvmeinit(t, append([]string{verb, "--nsid", "2"}, to...)...)
+		if code != 0 || !strings.Contains(out, text) {
+			t.Errorf("nvmeinit %s of a zoned namespace: exit code %d: %s%s", verb, code, out, stderr)
+		}
+	}
+	for _, verb := range []string{"list", "connect"} {
+		out, stderr, code := nvmeinit(t, append([]string{verb}, to...)...)
+		if code == 0 || !strings.Contains(stderr, "namespace 2: unusable namespace: command set 2") || !strings.Contains(out, "64 MiB") {
+			t.Errorf("nvmeinit %s beside a zoned namespace: exit code %d: %s%s", verb, code, out, stderr)
+		}
+	}
 }
 
 // testTarget6 is the same over IPv6.
