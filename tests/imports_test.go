@@ -129,6 +129,7 @@ var dependencies = []dependency{
 	{"github.com/dustin/go-humanize", []string{everything}},
 	{"github.com/google/uuid", []string{everything}},
 	{"filippo.io/bigmod", []string{"nvme/dhchap"}},
+	{"golang.org/x/net/bpf", []string{"internal/udp", "fabric/rdma/softrnic"}},
 	{"golang.org/x/sys", []string{everything}},
 	{"testing", []string{"blockdev/volumetest", "examples/internal/rctest", "fabric/rdma/verbs/verbstest", "internal/cli/clitest", "internal/fabrictest", "internal/fuzzing", "internal/samples", "internal/sandbox", inTests}},
 }

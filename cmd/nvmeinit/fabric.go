@@ -106,17 +106,21 @@ func (fab *fabric) openTCP(f *connFlags) error {
 func (fab *fabric) openRDMA(f *connFlags) error {
 	p := &f.packets
 	rnics, err := softrnic.NewRoutes(softrnic.Config{
-		Plain: p.PlainUDP, NoLocalICRC: p.NoLocalICRC, LocalMemory: p.LocalMemory, BusyPoll: f.lookFor(), DSCP: uint8(p.DSCP), Priority: p.Priority,
+		Plain: p.PlainUDP, NoLocalICRC: p.NoLocalICRC, LocalMemory: p.LocalMemory, Engines: p.Engines, BusyPoll: f.lookFor(), DSCP: uint8(p.DSCP), Priority: p.Priority,
 		Capture: fab.capture, Fault: p.Fault.Config,
 	})
 	if err != nil {
 		return err
 	}
 	fab.rnics = rnics
+	said := ""
 	rnics.Watch(func(nic *softrnic.RNIC) {
 		if faults := nic.Faults(); faults != nil {
 			cfg := faults.Config()
-			fmt.Fprintf(f.stderr(), "with faults: %s\n", &cfg)
+			if text := cfg.String(); text != said { // those of one address have the same
+				fmt.Fprintf(f.stderr(), "with faults: %s\n", text)
+				said = text
+			}
 		}
 	})
 	if err := fab.ready(); err != nil {

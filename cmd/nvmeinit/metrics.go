@@ -51,7 +51,7 @@ func serveFigures(addr string, d *benchDevice, w io.Writer) (*figures, error) {
 
 func addFabric(m *metrics.Set, f *fabric) {
 	if f.rnics != nil {
-		f.rnics.Watch(func(nic *softrnic.RNIC) { m.AddRNIC(nic.Device().Attr().Addr.String(), nic) })
+		f.rnics.Watch(func(nic *softrnic.RNIC) { m.AddRNIC(nic.Name(), nic) })
 		m.AddRDMA(metrics.Host, f.rdma.Counters())
 	} else {
 		m.AddTCP(metrics.Host, f.tcp.Counters())

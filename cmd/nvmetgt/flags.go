@@ -138,7 +138,7 @@ func (f *serveFlags) network(c *cobra.Command) config.Network {
 	p := &f.packets
 	n := config.Network{
 		QueueDepth: f.queueDepth, DSCP: p.DSCP, Priority: p.Priority,
-		PlainUDP: p.PlainUDP, NoLocalICRC: p.NoLocalICRC, LocalMemory: p.LocalMemory, BusyPoll: duration(p.BusyPoll),
+		PlainUDP: p.PlainUDP, NoLocalICRC: p.NoLocalICRC, LocalMemory: p.LocalMemory, Engines: p.Engines, BusyPoll: duration(p.BusyPoll),
 	}
 	if c.Flags().Changed("in-capsule") {
 		n.InCapsule = &f.inCapsule

@@ -53,11 +53,11 @@ func undo(all []func() error) error {
 	return errors.Join(errs...)
 }
 
-// openRNIC is the RNIC of a local address, and the number of listeners that use it.
-type openRNIC struct {
-	*softrnic.RNIC
+// openRNICs is the RNICs of a local address, and the number of listeners that use them.
+type openRNICs struct {
+	*softrnic.Group
 	users  int
-	remove func() // removes its figures
+	remove []func() // each removes the figures of one
 }
 
 // listen opens an endpoint as l, and adds it to the discovery log. Even after an error l must be stopped and
@@ -129,12 +129,12 @@ func (s *server) listenRDMA(e cli.Endpoint, l *listener) error {
 }
 
 func (s *server) listenRDMAOn(addr netip.AddrPort, l *listener) error {
-	nic, err := s.rnic(addr.Addr(), l)
+	nics, err := s.rnicsOf(addr.Addr(), l)
 	if err != nil {
 		return err
 	}
 	limits := s.cfg.Limits.Explicit()
-	r, err := rdma.ListenTarget(nic, addr, s.target, rdma.TargetConfig{
+	r, err := rdma.ListenTarget(nics, addr, s.target, rdma.TargetConfig{
 		InCapsule: s.inCapsule(), QueueDepth: s.cfg.Network.QueueDepth,
 		Memory: int64(limits.Memory), MaxPeerConns: limits.HostConnections, Log: s.log,
 	})
@@ -144,8 +144,8 @@ func (s *server) listenRDMAOn(addr netip.AddrPort, l *listener) error {
 	l.onRemove(s.figures.AddRDMA(metrics.Target, r.Counters()))
 	l.onClose(r.Close)
 	l.onStop(func() error { r.Stop(); return nil })
-	l.said = append(l.said, fmt.Sprintf("rdma %s (software RNIC, UDP port %d, %s)", r.Addr(), softrnic.Port, nic.Offloads()))
-	if f := nic.Faults(); f != nil {
+	l.said = append(l.said, fmt.Sprintf("rdma %s (software RNIC, UDP port %d, %s)", r.Addr(), softrnic.Port, nics.Offloads()))
+	if f := nics.Faults(); f != nil {
 		cfg := f.Config()
 		l.said = append(l.said, fmt.Sprintf("     with faults: %s", &cfg))
 	}
@@ -170,34 +170,39 @@ func referral(e cli.Endpoint) target.Referral {
 	return r
 }
 
-// rnic returns the RNIC of a local address, which is opened for its first listener and closed with its last.
-func (s *server) rnic(a netip.Addr, l *listener) (*softrnic.RNIC, error) {
-	nic := s.rnics[a]
-	if nic == nil {
-		r, err := softrnic.Open(a, s.rnicConfig())
+// rnicsOf returns the RNICs of a local address, which are opened for its first listener and closed with its last.
+func (s *server) rnicsOf(a netip.Addr, l *listener) (*softrnic.Group, error) {
+	open := s.rnics[a]
+	if open == nil {
+		g, err := softrnic.OpenGroup(a, s.rnicConfig())
 		if err != nil {
 			return nil, err
 		}
-		nic = &openRNIC{RNIC: r, remove: s.figures.AddRNIC(a.String(), r)}
-		s.rnics[a] = nic
+		open = &openRNICs{Group: g}
+		for _, nic := range g.RNICs() {
+			open.remove = append(open.remove, s.figures.AddRNIC(nic.Name(), nic))
+		}
+		s.rnics[a] = open
 	}
-	nic.users++
+	open.users++
 	l.onClose(func() error {
 		s.change.Lock()
 		defer s.change.Unlock()
-		if nic.users--; nic.users > 0 {
+		if open.users--; open.users > 0 {
 			return nil
 		}
-		nic.remove()
+		for _, remove := range open.remove {
+			remove()
+		}
 		delete(s.rnics, a)
-		return nic.Close()
+		return open.Close()
 	})
-	return nic.RNIC, nil
+	return open.Group, nil
 }
 
 func (s *server) rnicConfig() softrnic.Config {
 	n, limits := &s.cfg.Network, s.cfg.Limits.Explicit()
-	cfg := softrnic.Config{Plain: n.PlainUDP, NoLocalICRC: n.NoLocalICRC, LocalMemory: n.LocalMemory, BusyPoll: s.busyPoll(), DSCP: uint8(n.DSCP), Priority: n.Priority, Capture: s.capture,
+	cfg := softrnic.Config{Plain: n.PlainUDP, NoLocalICRC: n.NoLocalICRC, LocalMemory: n.LocalMemory, Engines: n.Engines, BusyPoll: s.busyPoll(), DSCP: uint8(n.DSCP), Priority: n.Priority, Capture: s.capture,
 		MaxHalfOpen: limits.HalfOpen, MaxPeerHalfOpen: limits.HostHalfOpen}
 	if n.Fault != nil {
 		cfg.Fault = n.Fault.Config

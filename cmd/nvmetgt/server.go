@@ -56,7 +56,7 @@ type server struct {
 	auth      *target.Authentication         // as cfg asks for
 	pools     map[string]*blockdev.Directory // for subsystems whose hosts create namespaces, by NQN
 	listeners map[cli.Endpoint]*listener
-	rnics     map[netip.Addr]*openRNIC
+	rnics     map[netip.Addr]*openRNICs
 
 	incomplete error // why the capture is incomplete, once it is closed
 }
@@ -69,7 +69,7 @@ func start(cfg *config.Config, s *server) error {
 	s.exports, s.going = map[exportKey]*export{}, map[*export]bool{}
 	s.pools = map[string]*blockdev.Directory{}
 	s.listeners = map[cli.Endpoint]*listener{}
-	s.rnics = map[netip.Addr]*openRNIC{}
+	s.rnics = map[netip.Addr]*openRNICs{}
 	s.drain = cfg.Drain()
 	s.cfg = cfg.Clone()
 	s.cfg.Listen, s.cfg.Subsystems, s.cfg.Discovery.Referrals = nil, nil, nil

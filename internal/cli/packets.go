@@ -15,6 +15,7 @@ type Packets struct {
 	PlainUDP    bool
 	NoLocalICRC bool
 	LocalMemory bool
+	Engines     int
 	BusyPoll    time.Duration // 0 means never
 	Fault       Fault
 }
@@ -24,6 +25,7 @@ const (
 	MaxDSCP     = 63
 	MaxPriority = 6 // what a user other than root may set
 	MaxBusyPoll = busypoll.Max
+	MaxEngines  = 8
 
 	DefaultBusyPoll = busypoll.Default
 )
@@ -35,6 +37,7 @@ func (p *Packets) AddFlags(fl *pflag.FlagSet, faults string) {
 	fl.BoolVar(&p.PlainUDP, "plain-udp", false, "RDMA: one datagram per system call, without segmentation offload and coalescing")
 	fl.BoolVar(&p.NoLocalICRC, "no-local-icrc", false, "RDMA: no ICRC in packets to and from programs of this kind on the same host that have this option too")
 	fl.BoolVar(&p.LocalMemory, "local-memory", false, "RDMA: exchange packets with programs of this kind, of the same user on the same host, that have this option too through shared memory instead of the socket")
+	fl.IntVar(&p.Engines, "engines", 1, "RDMA: `number` of RNICs at each address, 1 to 8, over which connections are spread: each employs one processor at most")
 	fl.DurationVar(&p.BusyPoll, "busy-poll", DefaultBusyPoll, "longest `time` to poll for packets before sleeping; 0: never")
 	fl.Var(&p.Fault, "fault", "RDMA: `FAULTS` to inject, as loss=1%,delay=200us±50us; "+faults)
 }
@@ -48,6 +51,10 @@ func (p *Packets) Validate() error {
 		return Usage("--priority %d: want 0 (as the DSCP says) to %d", p.Priority, MaxPriority)
 	case p.BusyPoll < 0 || p.BusyPoll > MaxBusyPoll:
 		return Usage("--busy-poll %v: want 0, which is off, to %v", p.BusyPoll, MaxBusyPoll)
+	case p.Engines < 1 || p.Engines > MaxEngines:
+		return Usage("--engines %d: want 1 to %d", p.Engines, MaxEngines)
+	case p.Engines > 1 && p.LocalMemory:
+		return Usage("--engines %d and --local-memory: want one of them: programs share memory with one RNIC at an address", p.Engines)
 	}
 	return nil
 }

@@ -13,8 +13,10 @@ import (
 func TestPackets(t *testing.T) {
 	for args, says := range map[string]string{
 		"": "", "--dscp=0 --priority=0 --busy-poll=0s": "", "--dscp=63 --priority=6": "", "--busy-poll=" + MaxBusyPoll.String(): "",
-		"--fault=loss=1%": "",
-		"--dscp=64":       "--dscp 64: want 0 to 63", "--dscp=-1": "--dscp -1: want 0 to 63",
+		"--fault=loss=1%": "", "--engines=8 --plain-udp": "", "--engines=1 --local-memory": "",
+		"--engines=0": "--engines 0: want 1 to 8", "--engines=9": "--engines 9: want 1 to 8",
+		"--engines=2 --local-memory": "--engines 2 and --local-memory: want one of them",
+		"--dscp=64":                  "--dscp 64: want 0 to 63", "--dscp=-1": "--dscp -1: want 0 to 63",
 		"--priority=7": "--priority 7: want 0 (as the DSCP says) to 6", "--priority=-1": "--priority -1: want",
 		"--busy-poll=-1us": "--busy-poll -1µs: want 0, which is off", "--busy-poll=" + (MaxBusyPoll + time.Nanosecond).String(): "--busy-poll ",
 	} {

@@ -72,6 +72,7 @@ type Network struct {
 	PlainUDP    bool       `yaml:"plain_udp,omitempty"`     // no segmentation offload, no coalescing
 	NoLocalICRC bool       `yaml:"no_local_icrc,omitempty"` // no ICRC with programs of this kind on this host that set it too
 	LocalMemory bool       `yaml:"local_memory,omitempty"`  // shared memory with programs of this kind and user on this host that set it too
+	Engines     int        `yaml:"engines,omitempty"`       // RNICs at each address; 0 means 1
 	BusyPoll    *Duration  `yaml:"busy_poll,omitempty"`     // nil: the transports' default; 0: never
 	Fault       *cli.Fault `yaml:"fault,omitempty"`         // faults to inject into RDMA; nil: none
 }
@@ -166,6 +167,7 @@ func (l Limits) Explicit() Limits {
 // Explicit returns n with defaults filled in, except InCapsule, which differs between transports.
 func (n Network) Explicit() Network {
 	n.QueueDepth = cmp.Or(n.QueueDepth, DefaultQueueDepth)
+	n.Engines = cmp.Or(n.Engines, 1)
 	if n.BusyPoll == nil {
 		n.BusyPoll = new(Duration)
 		*n.BusyPoll = Duration(cli.DefaultBusyPoll)

@@ -58,6 +58,15 @@ var (
 // Listen opens a socket on addr, which must be a single address of this host; port 0 lets the
 // kernel choose. Errors are of type *OpError; errors.Is matches ErrInUse and ErrNotLocal.
 func Listen(addr netip.AddrPort, cfg Config) (Conn, error) {
+	c, err := newConn(addr, cfg, false)
+	if err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// newConn is Listen. A shared socket lets others of this user, if they are shared too, have the same port.
+func newConn(addr netip.AddrPort, cfg Config, shared bool) (*conn, error) {
 	addr = netip.AddrPortFrom(addr.Addr().Unmap(), addr.Port())
 	if err := cfg.Validate(); err != nil {
 		return nil, &OpError{Op: "listen", Addr: addr, Err: err}
@@ -71,7 +80,7 @@ func Listen(addr netip.AddrPort, cfg Config) (Conn, error) {
 		return nil, &OpError{Op: "listen", Addr: addr, Kind: ErrNotLocal, Err: err}
 	}
 	c := &conn{fd: -1, scope: scope, cfg: cfg, poll: busypoll.Longest(cfg.BusyPoll), done: make(chan struct{})}
-	if err := c.open(addr); err != nil {
+	if err := c.open(addr, shared); err != nil {
 		if c.fd >= 0 {
 			unix.Close(c.fd)
 		}

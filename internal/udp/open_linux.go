@@ -14,7 +14,7 @@ import (
 )
 
 // open makes the socket, sets it up and binds it.
-func (c *conn) open(addr netip.AddrPort) error {
+func (c *conn) open(addr netip.AddrPort, shared bool) error {
 	family := unix.AF_INET6
 	if addr.Addr().Is4() {
 		family = unix.AF_INET
@@ -26,6 +26,11 @@ func (c *conn) open(addr netip.AddrPort) error {
 	c.fd = fd
 	if err := c.setOptions(family == unix.AF_INET); err != nil {
 		return err
+	}
+	if shared {
+		if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEPORT, 1); err != nil {
+			return os.NewSyscallError("setsockopt SO_REUSEPORT", err)
+		}
 	}
 	if err := unix.Bind(fd, sockaddr(addr, c.scope)); err != nil {
 		return os.NewSyscallError("bind", err)

@@ -36,6 +36,19 @@ func testHost(t *testing.T, p *peer, transport string) {
 		p.verify(t, dev, "--size=4m --rw=randwrite --bsrange=4k-64k")
 		p.disconnect(t)
 	})
+	if transport == "rdma" {
+		t.Run("engines", func(t *testing.T) {
+			serve(t, "--volume", "mem:32MiB", "--engines", "3", "--metrics", metricsAddr)
+			dev := p.connect(t, transport)
+			p.verify(t, dev, "--size=4m --rw=randwrite --bsrange=4k-64k")
+			for i := range 3 { // Linux's queues are spread over them
+				if n := metric(t, fmt.Sprintf(`nvmeof_rnic_rx_send_requests_total{device="%s/%d"}`, hostAddr, i)); n == 0 {
+					t.Errorf("engine %d has received nothing", i)
+				}
+			}
+			p.disconnect(t)
+		})
+	}
 }
 
 // connect connects the kernel to nvmetgt, and returns the block device of namespace 1.
@@ -189,7 +202,7 @@ func testDiscard(t *testing.T, p *peer, transport, volume string) {
 // metricsAddr is where nvmetgt serves its figures.
 var metricsAddr = net.JoinHostPort(hostAddr, "9090")
 
-// metric is a figure of namespace 1.
+// metric is a figure of namespace 1, or of what the name has in braces.
 func metric(t testing.TB, name string) (v float64) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -208,7 +221,7 @@ func metric(t testing.TB, name string) (v float64) {
 		t.Fatal(err)
 	}
 	for line := range strings.Lines(string(b)) {
-		if strings.HasPrefix(line, name+"{") {
+		if strings.HasPrefix(line, name+"{") || strings.HasPrefix(line, name+" ") {
 			if _, err := fmt.Sscan(line[strings.LastIndexByte(line, ' '):], &v); err != nil {
 				t.Fatalf("%s: %v", line, err)
 			}

@@ -32,13 +32,19 @@ type Config struct {
 	// MaxHalfOpenPerPeer limits those of one address; 0 means 256, so that a host may ask for as many queues at once as
 	// a target allows it to have.
 	MaxHalfOpenPerPeer int
+	// Engines is how many Managers share the address, at most MaxEngines, and Engine is which of them this one is, from
+	// 0; an Engines of 0 means that there is only this one. The limits are each Manager's own.
+	Engines, Engine int
 }
 
-// Validate returns an error if a limit is negative.
+// Validate returns an error if a limit is negative, or if there is no such Engine.
 func (c Config) Validate() error {
 	if c.MaxConnections < 0 || c.MaxPerPeer < 0 || c.MaxHalfOpen < 0 || c.MaxHalfOpenPerPeer < 0 {
 		return fmt.Errorf("rdma-cm: negative limit among %d, %d, %d, %d: %w",
 			c.MaxConnections, c.MaxPerPeer, c.MaxHalfOpen, c.MaxHalfOpenPerPeer, verbs.ErrInvalid)
+	}
+	if c.Engines < 0 || c.Engines > MaxEngines || c.Engine < 0 || c.Engine >= max(c.Engines, 1) {
+		return fmt.Errorf("rdma-cm: engine %d of %d: want one of at most %d: %w", c.Engine, c.Engines, MaxEngines, verbs.ErrInvalid)
 	}
 	return nil
 }

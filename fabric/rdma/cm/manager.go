@@ -41,6 +41,7 @@ type Manager struct {
 	listeners map[uint16]*cmID
 	events    []queuedEvent
 	nextTID   uint64
+	made      uint32 // communication IDs
 }
 
 // queuedEvent waits for its handler.
@@ -231,7 +232,7 @@ func (m *Manager) newRecord(owner *cmID) *record {
 	r := &record{owner: owner, was: stateIdle}
 	r.guid = m.attr.NodeGUID
 	for r.ids.Local == 0 || m.table.byLocal[r.ids.Local] != nil {
-		r.ids.Local = random32()
+		r.ids.Local = m.commID()
 	}
 	r.dreqTID = m.newTID()
 	r.local, r.peer = owner.local, owner.remote

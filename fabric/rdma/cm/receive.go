@@ -120,7 +120,7 @@ func (m *Manager) evict(old *record) {
 }
 
 // answered finds the connection that an MRA or a REJ concerns. Once the peer has sent its ID the message must name
-// both: ours alone could be guessed in a day, and a REJ ends the connection. Before that, the transaction ID of the REQ
+// both: ours alone could be guessed in hours, and a REJ ends the connection. Before that, the transaction ID of the REQ
 // takes its place.
 func (m *Manager) answered(src netip.Addr, tid uint64, ids mad.CommIDs) *record {
 	r := m.table.find(src, ids)

@@ -60,6 +60,7 @@ type txBatch struct {
 // was copied), of the trailer, and of the end.
 type txPacket struct {
 	dst           netip.AddrPort
+	engine        engine // at dst
 	flow          wire.Flow
 	trafficClass  uint8
 	piece, pieces int  // payload in txBatch.pieces …
@@ -102,22 +103,22 @@ func (t *txBatch) full() bool {
 
 // add appends q's packet in t.packet with the n bytes in t.gathered.
 func (t *txBatch) add(q *qp, n int) {
-	t.addTo(q.path.dst, q.path.flow, q.class, n, n < copyBelow)
+	t.addTo(q.path.dst, q.engine, q.path.flow, q.class, n, n < copyBelow)
 	t.packets[len(t.packets)-1].noICRC = q.noICRC
 }
 
 // addOnDemand is add for data with pages that may be missing. The data isn't copied: a missing page shows when the
 // packet is sealed.
 func (t *txBatch) addOnDemand(q *qp, n int) {
-	t.addTo(q.path.dst, q.path.flow, q.class, n, false)
+	t.addTo(q.path.dst, q.engine, q.path.flow, q.class, n, false)
 	k := &t.packets[len(t.packets)-1]
 	k.noICRC, k.onDemand, k.psn = q.noICRC, q, t.packet.PSN
 }
 
-func (t *txBatch) addTo(dst netip.AddrPort, flow wire.Flow, trafficClass uint8, n int, copied bool) {
+func (t *txBatch) addTo(dst netip.AddrPort, of engine, flow wire.Flow, trafficClass uint8, n int, copied bool) {
 	pad := wire.Pad(n + len(t.message))
 	t.packet.PadCnt = uint8(pad)
-	k := txPacket{dst: dst, flow: flow, trafficClass: trafficClass, head: len(t.arena), piece: len(t.pieces)}
+	k := txPacket{dst: dst, engine: of, flow: flow, trafficClass: trafficClass, head: len(t.arena), piece: len(t.pieces)}
 	t.arena = t.packet.AppendHeader(t.arena)
 	k.data = len(t.arena)
 	if copied {
@@ -158,18 +159,19 @@ func (t *txBatch) askAck(i int) {
 func (t *txBatch) seal(first int, segmentation bool, near func(netip.AddrPort) bool) int {
 	t.trains, t.parts, t.firstOf = t.trains[:0], t.parts[:0], t.firstOf[:0]
 	var train *udp.Train
-	start := 0 // of the train's parts
+	var of engine // whose packets are in the train
+	start := 0    // of the train's parts
 	bytes := 0
 	for i := first; i < len(t.packets); i++ {
 		k := &t.packets[i]
-		if train == nil || !segmentation || train.Dst != k.dst || train.TrafficClass != k.trafficClass ||
-			!train.Fits(k.size, k.pieces+2) {
+		if train == nil || !segmentation || train.Dst != k.dst || !k.engine.joins(of) ||
+			train.TrafficClass != k.trafficClass || !train.Fits(k.size, k.pieces+2) {
 			if bytes >= sealBytes || i > first && near(k.dst) {
 				return i
 			}
 			t.trains = append(t.trains, udp.Train{Dst: k.dst, TrafficClass: k.trafficClass, SegmentSize: k.size})
 			t.firstOf = append(t.firstOf, i)
-			train = &t.trains[len(t.trains)-1]
+			train, of = &t.trains[len(t.trains)-1], k.engine
 			start, t.partEnd = len(t.parts), -1
 		}
 		switch id, next := uint16(train.Datagrams()), t.ahead(i); {

@@ -33,7 +33,7 @@ func (q *qp) emitCNP(t *txBatch) {
 	q.cnpDue = false
 	wire.MakeCNP(&t.packet, wire.QPN(q.attr.DestQPN))
 	t.gathered = append(t.gathered[:0], t.packet.Payload)
-	t.addTo(q.path.dst, q.path.flow, cnpClass, wire.CNPPayload, true)
+	t.addTo(q.path.dst, q.engine, q.path.flow, cnpClass, wire.CNPPayload, true)
 	q.d.counters.inc(CNPSent)
 }
 

@@ -18,6 +18,9 @@ type Config struct {
 	// bytes of READs that may be outstanding in total; 0 means DefaultMaxWindow. The window to a peer starts at 64 KiB
 	// and grows up to this limit.
 	MaxWindow int
+	// Engines is how many devices share the address, at most MaxEngines, and Engine is which of them this one is, from
+	// 0; an Engines of 0 means that there is only this one.
+	Engines, Engine int
 }
 
 // DefaultMaxWindow covers a bandwidth-delay product of 80 Gb/s and 100 µs, in bytes.
@@ -36,6 +39,9 @@ func (c *Config) Validate() error {
 		return fmt.Errorf("roce: MTU code %d: want 0 (largest) or 1 (256 bytes) to 5 (4096): %w", c.MTU, verbs.ErrInvalid)
 	case c.MaxWindow != 0 && (c.MaxWindow < minWindow || c.MaxWindow > limitWindow):
 		return fmt.Errorf("roce: MaxWindow %d: want 0 (default) or %d to %d: %w", c.MaxWindow, minWindow, limitWindow, verbs.ErrInvalid)
+	}
+	if c.Engines < 0 || c.Engines > MaxEngines || c.Engine < 0 || c.Engine >= max(c.Engines, 1) {
+		return fmt.Errorf("roce: engine %d of %d: want one of at most %d: %w", c.Engine, c.Engines, MaxEngines, verbs.ErrInvalid)
 	}
 	return nil
 }

@@ -17,6 +17,7 @@ const (
 	BadICRC
 	RecoveredICRC
 	NoICRC
+	Strays
 	NoQP
 	WrongPeer
 	BadPKey
@@ -73,6 +74,7 @@ var counterInfo = [NumCounters]struct{ name, help string }{
 	BadICRC:         {"rx_icrc_encapsulated", "packets dropped because of their ICRC"},
 	RecoveredICRC:   {"rx_icrc_recovered", "packets whose IPv4 Identification had to be solved for"},
 	NoICRC:          {"rx_icrc_omitted", "packets without ICRC, as agreed on with a peer on this host"},
+	Strays:          {"rx_stray", "packets that another engine of the address should have received, and was given"},
 	NoQP:            {"rx_no_qp", "packets dropped because their queue pair does not exist"},
 	WrongPeer:       {"rx_wrong_peer", "packets dropped because another address than the peer's sent them"},
 	BadPKey:         {"bad_pkey", "packets dropped because of their P_Key"},

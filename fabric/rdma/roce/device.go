@@ -45,6 +45,8 @@ type Device struct {
 	nextVA uint64
 	gsi    qp1
 
+	siblings *siblings // nil if the device has its address to itself
+
 	// For sending.
 	sending      bool
 	sent         sync.Cond // of mu: a batch has been sent, or nobody is sending any more
@@ -99,7 +101,7 @@ func newDevice(conn udp.Conn, cfg Config) (*Device, error) {
 		opened: time.Now(),
 		done:   make(chan struct{}),
 		paths:  map[netip.Addr]*path{},
-		qps:    newQPTable(),
+		qps:    newQPTable(&cfg),
 		rkeys:  newRKeyTable(),
 		tx:     newTxBatch(),
 	}
@@ -111,7 +113,7 @@ func newDevice(conn udp.Conn, cfg Config) (*Device, error) {
 	d.nextVA = (binary.BigEndian.Uint64(seed[8:])>>20 + 1) * pageSize
 	d.gsi.psn = wire.MakePSN(uint32(seed[0])<<16 | uint32(seed[15])<<8)
 	d.attr = verbs.DeviceAttr{
-		Name: "roce@" + d.self.Addr().String(), VendorID: vendorID,
+		Name: cfg.deviceName(d.self.Addr()), VendorID: vendorID,
 		NodeGUID: binary.BigEndian.Uint64(seed[:]) | locallyAdministered, Addr: d.self.Addr(), ActiveMTU: mtu,
 		MaxQP: maxQP, MaxQPWR: maxQPWR, MaxSGE: maxSGE, MaxSGERd: maxSGE, MaxCQE: maxCQE, MaxMRSize: 1 << 46,
 		MaxQPRdAtom: maxRdAtomic, MaxQPInitAtom: maxRdAtomic, MaxInline: maxInline, AckDelay: ackDelay,

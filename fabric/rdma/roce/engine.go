@@ -165,6 +165,18 @@ func (d *Device) finishTurn(rounds int) {
 	d.over.Broadcast()
 }
 
+// turnOutside takes and finishes a turn, unless another goroutine has it, for one that isn't the engine. The device's
+// lock is held, and released meanwhile.
+func (d *Device) turnOutside() {
+	if !d.takeTurn() {
+		return
+	}
+	d.finishTurn(roundsOfOthers)
+	if d.backlog() {
+		d.kick()
+	}
+}
+
 // backlog reports whether there is more to send that nobody is sending.
 func (d *Device) backlog() bool {
 	return !d.sending && (len(d.ready) > 0 || d.gsi.out.n > 0)

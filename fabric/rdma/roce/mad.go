@@ -110,7 +110,7 @@ func (d *Device) emitMADs(t *txBatch) {
 		dst := d.peer(m.peer)
 		// The slot may be used again before the batch has left, so the data is copied.
 		t.gathered = append(t.gathered[:0], m.data[:])
-		t.addTo(dst, wire.NewFlow(d.self, dst), d.cfg.SocketClass(), madSize, true)
+		t.addTo(dst, noEngine, wire.NewFlow(d.self, dst), d.cfg.SocketClass(), madSize, true)
 		g.psn = g.psn.Next()
 		g.out.pop()
 		d.counters.inc(MADsSent)

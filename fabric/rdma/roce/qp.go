@@ -22,6 +22,7 @@ type qp struct {
 	mtu      int          // payload bytes of a full packet of a WRITE or of the answer to a READ
 	sendMTU  int          // the same for SENDs
 	class    uint8        // traffic class of its packets
+	engine   engine       // of the peer, from RTR on
 	met      bool         // EventCommEst was raised
 	freed    bool
 	isReady  bool // in Device.ready
@@ -130,6 +131,7 @@ func (q *qp) toRTR(a *verbs.QPAttr) error {
 	q.attr.MaxDestRdAtomic, q.attr.MinRNRTimer = a.MaxDestRdAtomic, a.MinRNRTimer
 	q.class = q.d.classFor(a.TrafficClass)
 	q.agree(a)
+	q.engine = q.peerEngine()
 	q.path = q.d.pathTo(remote)
 	if q.noICRC {
 		q.path.noICRC++
@@ -340,26 +342,32 @@ func newQP(p *pd, init verbs.QPInitAttr) (*qp, error) {
 }
 
 // qpTable finds queue pairs by number. The numbers are random: an attacker who doesn't know the number of a connection
-// has 16 million to try. The number of a queue pair that is gone isn't reused soon: a peer that still waits for its
+// has 8 million to try, or one million where several devices share an address. The number of a queue pair that is gone isn't reused soon: a peer that still waits for its
 // last packets (TIMEWAIT) would take it for the old connection's.
 type qpTable struct {
 	all    []*qp
 	slots  []*qp // by the low bits of the number
 	random keySource
+	mask   uint32          // the random bits of a number
+	fixed  uint32          // the others
 	gone   [1 << 12]uint32 // the numbers removed last, a ring
 	goneAt int
 }
 
 const qpIndexMask = 1<<qpIndexBits - 1
 
-func newQPTable() qpTable { return qpTable{slots: make([]*qp, 1<<qpIndexBits)} }
+func newQPTable(cfg *Config) qpTable {
+	t := qpTable{slots: make([]*qp, 1<<qpIndexBits)}
+	t.mask, t.fixed = cfg.numbers()
+	return t
+}
 
 func (t *qpTable) add(q *qp) bool {
 	if len(t.all) >= maxQP {
 		return false
 	}
 	for {
-		n := t.random.next() & uint32(wire.MaxQPN)
+		n := t.random.next()&t.mask | t.fixed
 		special := n <= uint32(wire.QP1) || n == uint32(wire.MaxQPN)
 		if slot := &t.slots[n&qpIndexMask]; !special && *slot == nil && !slices.Contains(t.gone[:], n) {
 			q.num, q.index = n, len(t.all)

@@ -24,6 +24,8 @@ type rxState struct {
 	// Not yet added to the counters. The device's lock guards them.
 	unchecked int // packets without ICRC
 	placed    int // bytes
+
+	strays []stray // in what is being received
 }
 
 const congestionExperienced = 3
@@ -78,6 +80,7 @@ func (d *Device) receive(r *udp.Received, now time.Duration) {
 		d.mu.Unlock()
 		index += n
 	}
+	d.passStrays()
 	d.counters.add(ReceivedPackets, packets)
 	d.counters.add(ReceivedBytes, bytes)
 }
@@ -130,13 +133,17 @@ func (d *Device) take(b []byte, src netip.Addr, marked bool, now time.Duration) 
 			d.counters.inc(Malformed)
 			return
 		}
-		d.takeDatagram(p, src)
+		if !d.isStray(b, src, marked) {
+			d.takeDatagram(p, src)
+		}
 		return
 	}
 	q := d.qps.lookup(p.DestQP)
 	switch {
 	case q == nil:
-		d.counters.inc(NoQP)
+		if !d.isStray(b, src, marked) {
+			d.counters.inc(NoQP)
+		}
 		return
 	case q.path == nil || q.attr.State < verbs.RTR || q.attr.State == verbs.Err:
 		d.counters.inc(WrongState)

@@ -31,7 +31,7 @@ func BenchmarkSeal(b *testing.B) {
 					data := far[r.IntN(len(far)/block)*block:][:block]
 					for ; len(data) > 0; data = data[n:] {
 						t.gathered = append(t.gathered[:0], data[:n])
-						t.addTo(dst, flow, 0, n, false)
+						t.addTo(dst, anyEngine, flow, 0, n, false)
 					}
 				}
 				for i := 0; i < len(t.packets); {

@@ -42,10 +42,5 @@ func (d *Device) onTimer() {
 			d.wakeAt(at)
 		}
 	}
-	if d.takeTurn() {
-		d.finishTurn(roundsOfOthers)
-		if d.backlog() {
-			d.kick()
-		}
-	}
+	d.turnOutside()
 }

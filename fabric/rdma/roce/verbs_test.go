@@ -392,7 +392,7 @@ func TestSegmentationRefused(t *testing.T) {
 }
 
 func TestConfig(t *testing.T) {
-	for _, c := range []Config{{MTU: 6}, {MaxWindow: 1}, {MaxWindow: -1}} {
+	for _, c := range []Config{{MTU: 6}, {MaxWindow: 1}, {MaxWindow: -1}, {Engines: 9}, {Engine: 1}, {Engines: 2, Engine: 2}} {
 		wantErr(t, "config", c.Validate(), verbs.ErrInvalid)
 	}
 	for _, c := range []struct {
@@ -462,7 +462,7 @@ func TestMaxQP(t *testing.T) {
 
 // TestNumberOfQueuePairRests: a number that was used isn't used again soon, even if it is drawn again.
 func TestNumberOfQueuePairRests(t *testing.T) {
-	table := newQPTable()
+	table := newQPTable(&Config{})
 	draw := func(nums ...uint32) {
 		table.random.left = 4 * len(nums)
 		for i, n := range nums {

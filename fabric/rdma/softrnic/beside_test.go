@@ -18,7 +18,7 @@ func TestOpenBesideNone(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer taken.Close()
-	for _, others := range [][]netip.Addr{nil, {taken.Device().Attr().Addr}} {
+	for _, others := range [][]netip.Addr{nil, {taken.Addr()}} {
 		nic, err := openBeside(netip.IPv6Loopback(), others, Config{})
 		if !errors.Is(err, ErrInUse) || !strings.Contains(err.Error(), "no way to ::1") || !strings.Contains(err.Error(), "ip address add") ||
 			strings.Contains(err.Error(), strconv.Itoa(os.Getpid())) {

@@ -19,6 +19,9 @@ const (
 
 const maxDSCP = 63
 
+// MaxEngines is the largest Config.Engines.
+const MaxEngines = roce.MaxEngines
+
 // Config says how an RNIC is opened. The zero value is ready to use.
 type Config struct {
 	// Plain sends and receives one datagram per message: no segmentation offload, no coalescing. It is slower; use it
@@ -46,6 +49,10 @@ type Config struct {
 	// LocalMemory exchanges packets with programs of this kind and of the same user on this host that set it too
 	// through shared memory instead of the socket.
 	LocalMemory bool
+	// Engines is how many RNICs OpenGroup and Routes open at an address, at most MaxEngines; 0 means 1. Connections are
+	// spread over them, so that several processors can work for one address. It excludes LocalMemory. Limits and
+	// buffers are those of each RNIC.
+	Engines int
 	// Capture writes every packet to a file; nil captures nothing. The RNIC then sends data, the response that follows
 	// it and acknowledgements in separate packets, which Wireshark can dissect.
 	Capture *Capture
@@ -62,6 +69,10 @@ func (c *Config) Validate() error {
 		return bad(fmt.Errorf("DSCP %d: want 0 to %d", c.DSCP, maxDSCP))
 	case c.MaxHalfOpen < 0 || c.MaxPeerHalfOpen < 0:
 		return bad(errors.New("MaxHalfOpen, MaxPeerHalfOpen: want a number, or 0 for the default"))
+	case c.Engines < 0 || c.Engines > MaxEngines:
+		return bad(fmt.Errorf("Engines %d: want 0 (default) to %d", c.Engines, MaxEngines))
+	case c.Engines > 1 && c.LocalMemory:
+		return bad(fmt.Errorf("Engines %d and LocalMemory: want one of them: memory is shared with one engine at an address", c.Engines))
 	}
 	if c.Fault != nil {
 		if err := c.Fault.Validate(); err != nil {
@@ -76,7 +87,9 @@ func (c *Config) Validate() error {
 }
 
 // device returns the configuration of the RNIC on the socket.
-func (c *Config) device() roce.Config { return roce.Config{TrafficClass: c.DSCP << 2} }
+func (c *Config) device() roce.Config {
+	return roce.Config{TrafficClass: c.DSCP << 2, Engines: c.Engines}
+}
 
 // socket returns the configuration of the socket.
 func (c *Config) socket() udp.Config {

@@ -4,8 +4,8 @@
 //	nic, err := softrnic.Open(netip.MustParseAddr("127.0.0.1"), softrnic.Config{})
 //	l, err := rdma.ListenTarget(nic, addr, tgt, rdma.TargetConfig{})
 //
-// It needs no hardware, kernel module or privilege, only UDP port 4791 of its address: there is one RNIC per address.
-// Routes opens the RNICs from which peers are reached.
+// It needs no hardware, kernel module or privilege, only UDP port 4791 of its address: there is one RNIC per address, or
+// one Group of RNICs, which keeps more than one processor busy. Routes opens the RNICs from which peers are reached.
 //
 // A consumer must close what it opened on an RNIC before it closes the RNIC. Every method may be called from any
 // goroutine, and handlers run as package verbs says.

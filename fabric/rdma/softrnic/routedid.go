@@ -12,8 +12,20 @@ import (
 // then.
 type routedID struct {
 	verbs.CMID // of an RNIC, or unresolved
-	routes     *Routes
+	among      among
 	handler    verbs.CMHandler
+}
+
+// among is several RNICs.
+type among interface {
+	// Reach returns the one from which dst is reached, with address src if that is valid.
+	Reach(src, dst netip.Addr) (*RNIC, error)
+	// listen returns what listens at local on those that have its address, on behalf of an identifier.
+	listen(of verbs.CMID, handler verbs.CMHandler, local netip.AddrPort, backlog int) (verbs.CMID, error)
+}
+
+func newRoutedID(rnics among, handler verbs.CMHandler) *routedID {
+	return &routedID{CMID: &unresolved{}, among: rnics, handler: handler}
 }
 
 // SetHandler makes h handle the events from the next one on.
@@ -22,13 +34,16 @@ func (id *routedID) SetHandler(h verbs.CMHandler) {
 	id.CMID.SetHandler(id.renamed(h))
 }
 
-// renamed returns the handler that the RNIC's identifier gets: for the consumer its events are id's.
+// renamed returns the handler that the RNIC's identifier gets: for the consumer its events are id's. Those of connection
+// requests keep theirs.
 func (id *routedID) renamed(h verbs.CMHandler) verbs.CMHandler {
 	if h == nil {
 		return nil
 	}
 	return func(ev verbs.CMEvent) {
-		ev.ID = id
+		if ev.ID == id.CMID {
+			ev.ID = id
+		}
 		h(ev)
 	}
 }
@@ -36,7 +51,7 @@ func (id *routedID) renamed(h verbs.CMHandler) verbs.CMHandler {
 // ResolveAddr finds the RNIC, and turns id into an identifier of it.
 func (id *routedID) ResolveAddr(src netip.Addr, dst netip.AddrPort, timeout time.Duration) error {
 	if _, ok := id.CMID.(*unresolved); ok {
-		nic, err := id.routes.Reach(src, dst.Addr())
+		nic, err := id.among.Reach(src, dst.Addr())
 		if err != nil {
 			return err
 		}
@@ -47,6 +62,19 @@ func (id *routedID) ResolveAddr(src netip.Addr, dst netip.AddrPort, timeout time
 		id.CMID = of
 	}
 	return id.CMID.ResolveAddr(src, dst, timeout)
+}
+
+// Listen turns id into a listener.
+func (id *routedID) Listen(local netip.AddrPort, backlog int) error {
+	if _, ok := id.CMID.(*unresolved); !ok {
+		return id.CMID.Listen(local, backlog)
+	}
+	l, err := id.among.listen(id, id.handler, local, backlog)
+	if err != nil {
+		return err
+	}
+	id.CMID = l
+	return nil
 }
 
 // unresolved is an identifier without a device.
@@ -66,7 +94,7 @@ func (*unresolved) Reject([]byte) error              { return errUnresolved }
 func (*unresolved) Disconnect() error                { return errUnresolved }
 
 func (*unresolved) ResolveAddr(netip.Addr, netip.AddrPort, time.Duration) error { return errUnresolved }
-func (*unresolved) Listen(netip.AddrPort, int) error                            { return errNoListener }
+func (*unresolved) Listen(netip.AddrPort, int) error                            { return errUnresolved }
 func (*unresolved) CreateQP(verbs.PD, verbs.QPInitAttr) (verbs.QP, error)       { return nil, errUnresolved }
 
 var (

@@ -11,8 +11,8 @@ import (
 )
 
 // Routes connects from whichever address the route to a peer starts at, as rdma_cm does on a host with several devices.
-// There is an RNIC for each such address, opened when it is first needed and kept until Close. So a connection that is
-// made again after this host's address has changed uses the new one.
+// There is an RNIC for each such address, or a Group of Config.Engines of them, opened when it is first needed and kept
+// until Close. So a connection that is made again after this host's address has changed uses the new one.
 type Routes struct {
 	cfg Config
 
@@ -22,9 +22,9 @@ type Routes struct {
 	watchers []func(*RNIC)
 }
 
-// routed is an RNIC that is open.
+// routed is a group of RNICs that is open.
 type routed struct {
-	nic    *RNIC
+	*Group
 	within bool // it was opened for an address of this host
 }
 
@@ -44,11 +44,12 @@ func (r *Routes) Watch(f func(*RNIC)) {
 	defer r.mu.Unlock()
 	r.watchers = append(r.watchers, f)
 	for _, o := range r.open {
-		f(o.nic)
+		o.each(f)
 	}
 }
 
-// Reach returns the RNIC from which dst is reached, with address src if that is valid. Its errors are those of Open and
+// Reach returns the RNIC from which dst is reached, with address src if that is valid, and each of them in turn if there
+// are several. Its errors are those of Open and
 // OpenFor, and verbs.ErrClosed after Close.
 func (r *Routes) Reach(src, dst netip.Addr) (*RNIC, error) {
 	src, dst = src.Unmap(), dst.Unmap()
@@ -66,33 +67,33 @@ func (r *Routes) Reach(src, dst netip.Addr) (*RNIC, error) {
 	}
 	for _, o := range r.open {
 		if o.reaches(dst, from) {
-			return o.nic, nil
+			return o.next(), nil
 		}
 	}
-	var nic *RNIC
+	var g *Group
 	var err error
 	if src.IsValid() {
-		nic, err = Open(src, r.cfg)
+		g, err = OpenGroup(src, r.cfg)
 		if err == nil && src == dst { // otherwise its RNIC would be in the way
-			err = errors.Join(fmt.Errorf("software RNIC: %w: %s is the destination, too, and nobody's: want another address of this host", ErrConfig, src), nic.Close())
+			err = errors.Join(fmt.Errorf("software RNIC: %w: %s is the destination, too, and nobody's: want another address of this host", ErrConfig, src), g.Close())
 		}
 	} else {
-		nic, err = openFrom(from, dst, r.cfg)
+		g, err = openFrom(from, dst, r.cfg)
 	}
 	if err != nil {
 		return nil, err
 	}
-	r.open = append(r.open, routed{nic, from == dst})
+	r.open = append(r.open, routed{g, from == dst})
 	for _, f := range r.watchers {
-		f(nic)
+		g.each(f)
 	}
-	return nic, nil
+	return g.next(), nil
 }
 
 // reaches reports whether dst, which is to be reached from an address, is reached by o. An address of this host can be
 // reached from any other that was opened for such an address.
 func (o routed) reaches(dst, from netip.Addr) bool {
-	addr := o.nic.dev.Attr().Addr
+	addr := o.Addr()
 	if from != dst {
 		return addr == from
 	}
@@ -101,7 +102,11 @@ func (o routed) reaches(dst, from netip.Addr) bool {
 
 // CreateID makes an identifier that has a device once its address is resolved.
 func (r *Routes) CreateID(handler verbs.CMHandler) (verbs.CMID, error) {
-	return &routedID{CMID: &unresolved{}, routes: r, handler: handler}, nil
+	return newRoutedID(r, handler), nil
+}
+
+func (*Routes) listen(verbs.CMID, verbs.CMHandler, netip.AddrPort, int) (verbs.CMID, error) {
+	return nil, errNoListener
 }
 
 // Close ends every connection and closes every RNIC. A second Close returns verbs.ErrClosed.
@@ -115,7 +120,7 @@ func (r *Routes) Close() error {
 	}
 	var errs []error
 	for _, o := range slices.Backward(open) {
-		errs = append(errs, o.nic.Close())
+		errs = append(errs, o.Close())
 	}
 	return errors.Join(errs...)
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
+	"strings"
 
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/cm"
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/fault"
@@ -37,8 +38,10 @@ type RNIC struct {
 
 var _ verbs.ConnectionManager = (*RNIC)(nil)
 
-// Open opens the RNIC of a local address. An error that matches ErrInUse says who has its UDP port.
+// Open opens the RNIC of a local address: one, whatever Config.Engines says. An error that matches ErrInUse says who has
+// its UDP port.
 func Open(addr netip.Addr, cfg Config) (*RNIC, error) {
+	cfg.Engines = 1
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
@@ -46,6 +49,11 @@ func Open(addr netip.Addr, cfg Config) (*RNIC, error) {
 	if err != nil {
 		return nil, fmt.Errorf("software RNIC: %w", err)
 	}
+	return assemble(addr, socket, cfg, 0)
+}
+
+// assemble makes the RNIC that is an engine of an address, on a socket, which it closes if it fails.
+func assemble(addr netip.Addr, socket udp.Conn, cfg Config, engine int) (*RNIC, error) {
 	conn := socket
 	if cfg.Capture != nil {
 		conn = cfg.Capture.file.Conn(socket)
@@ -56,6 +64,7 @@ func Open(addr netip.Addr, cfg Config) (*RNIC, error) {
 		conn, faults = faulty, faulty
 	}
 	device := cfg.device()
+	device.Engine = engine
 	room := func(peer netip.Addr) int { return roomTo(socket, peer) }
 	dev, err := roce.Open(conn, device)
 	if err != nil {
@@ -65,6 +74,7 @@ func Open(addr netip.Addr, cfg Config) (*RNIC, error) {
 		TrafficClass: device.TrafficClass, VendorOptions: cfg.vendorOptions(dev, room),
 		PathMTU:     func(peer netip.Addr) verbs.MTU { return dev.PathMTU(room(peer)) },
 		MaxHalfOpen: cfg.MaxHalfOpen, MaxHalfOpenPerPeer: cfg.MaxPeerHalfOpen,
+		Engines: device.Engines, Engine: engine,
 	})
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("software RNIC on %s: %w", addr, err), dev.Close())
@@ -93,7 +103,12 @@ func OpenFor(dst netip.Addr, cfg Config) (*RNIC, error) {
 	if err != nil {
 		return nil, err
 	}
-	return openFrom(src, dst, cfg)
+	cfg.Engines = 1
+	g, err := openFrom(src, dst, cfg)
+	if err != nil {
+		return nil, err
+	}
+	return g.rnics[0], nil
 }
 
 // sourceFor returns the address that the route to dst starts at.
@@ -111,11 +126,11 @@ func sourceFor(dst netip.Addr) (netip.Addr, error) {
 	return src, nil
 }
 
-// openFrom opens an RNIC at src, where the route to dst starts, or, if that is dst itself, at another address.
-func openFrom(src, dst netip.Addr, cfg Config) (*RNIC, error) {
+// openFrom opens RNICs at src, where the route to dst starts, or, if that is dst itself, at another address.
+func openFrom(src, dst netip.Addr, cfg Config) (*Group, error) {
 	switch {
 	case src != dst:
-		return Open(src, cfg)
+		return OpenGroup(src, cfg)
 	case dst.Is4():
 		return openLoopback(cfg)
 	}
@@ -125,12 +140,12 @@ func openFrom(src, dst netip.Addr, cfg Config) (*RNIC, error) {
 // broadcast is the limited broadcast address (RFC 919).
 var broadcast = netip.AddrFrom4([4]byte{255, 255, 255, 255})
 
-// openBeside opens an RNIC on an IPv6 address of this host from which dst is reached: the first free one of others. dst
+// openBeside opens RNICs on an IPv6 address of this host from which dst is reached: the first free one of others. dst
 // itself is the target's.
-func openBeside(dst netip.Addr, others []netip.Addr, cfg Config) (*RNIC, error) {
+func openBeside(dst netip.Addr, others []netip.Addr, cfg Config) (*Group, error) {
 	for _, a := range others {
-		if nic, err := Open(a, cfg); !errors.Is(err, ErrInUse) {
-			return nic, err
+		if g, err := OpenGroup(a, cfg); !errors.Is(err, ErrInUse) {
+			return g, err
 		}
 	}
 	return nil, fmt.Errorf("software RNIC: no way to %s, which is the target's address: of the others that this host has in IPv6 none is free (%w); "+
@@ -140,13 +155,13 @@ func openBeside(dst netip.Addr, others []netip.Addr, cfg Config) (*RNIC, error) 
 // loopbackTries bounds the search: few of the 16 million addresses are ever taken.
 const loopbackTries = 8
 
-func openLoopback(cfg Config) (nic *RNIC, err error) {
+func openLoopback(cfg Config) (g *Group, err error) {
 	for range loopbackTries {
-		if nic, err = Open(someLoopback(), cfg); !errors.Is(err, ErrInUse) {
+		if g, err = OpenGroup(someLoopback(), cfg); !errors.Is(err, ErrInUse) {
 			break
 		}
 	}
-	return nic, err
+	return g, err
 }
 
 // someLoopback returns a random address of 127.0.0.0/8: from 127.1.1.1 up, where by convention there is no resolver or
@@ -154,6 +169,13 @@ func openLoopback(cfg Config) (nic *RNIC, err error) {
 func someLoopback() netip.Addr {
 	part := func() byte { return byte(1 + rand.N(254)) }
 	return netip.AddrFrom4([4]byte{127, part(), part(), part()})
+}
+
+// Name returns the RNIC's address, with its place in the Group behind it if there are several at that address:
+// 192.0.2.1/0.
+func (n *RNIC) Name() string {
+	_, name, _ := strings.Cut(n.dev.Attr().Name, "@")
+	return name
 }
 
 // Device returns the RNIC itself.

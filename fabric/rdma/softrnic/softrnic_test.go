@@ -91,9 +91,12 @@ func TestConfig(t *testing.T) {
 		"receive buffer": {RecvBuffer: -1},
 		"busy polling":   {BusyPoll: time.Hour},
 		"MaxHalfOpen":    {MaxHalfOpen: -1},
+		"Engines -1":     {Engines: -1},
+		"Engines 9":      {Engines: softrnic.MaxEngines + 1},
+		"LocalMemory":    {Engines: 2, LocalMemory: true},
 		"Loss":           {Fault: &fault.Config{Loss: 2}},
 	} {
-		_, err := softrnic.OpenFor(loopback, cfg)
+		_, err := softrnic.OpenGroup(loopback, cfg)
 		if !errors.Is(err, softrnic.ErrConfig) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", want, err)
 		}

@@ -1,0 +1,158 @@
+package softrnic
+
+import (
+	"errors"
+	"net/netip"
+	"testing"
+	"time"
+
+	"golang.org/x/net/bpf"
+
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/cm/mad"
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/roce"
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/roce/wire"
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs/verbstest"
+)
+
+// packetFor returns a packet for a queue pair.
+func packetFor(num wire.QPN) []byte {
+	p := wire.Packet{BTH: wire.BTH{Opcode: wire.RCSendOnly, PKey: wire.DefaultPKey, DestQP: num, MigReq: true}}
+	return wire.AppendTrailer(p.AppendHeader(nil), 0, 0)
+}
+
+// packetOf returns the packet of a MAD.
+func packetOf(msg mad.Message) []byte {
+	p := wire.Packet{BTH: wire.BTH{Opcode: wire.UDSendOnly, PKey: wire.DefaultPKey, DestQP: wire.QP1}, DETH: wire.DETH{QKey: wire.QP1QKey, SrcQP: wire.QP1}}
+	return wire.AppendTrailer(mad.Append(p.AppendHeader(nil), 7, msg), 0, 0)
+}
+
+// TestSteer: packets go to the RNIC that has the queue pair, and MADs to the one that has the connection: by our ID, or,
+// where they name none of ours, by the peer's.
+func TestSteer(t *testing.T) {
+	const ours, theirs = 0x12345605, 0x03000001
+	ids := mad.CommIDs{Local: theirs, Remote: ours}
+	for _, c := range []struct {
+		name   string
+		packet []byte
+		want   int
+	}{
+		{"the first's queue pair", packetFor(0x80abcd), 0},
+		{"the sixth's", packetFor(0xd00002), 5},
+		{"the last's", packetFor(0xffffff), 7},
+		{"REQ", packetOf(&mad.REQ{LocalCommID: theirs}), 2 % 6},
+		{"REQ of one that counts in its high byte", packetOf(&mad.REQ{LocalCommID: 0x0f0000a0}), 7 % 6},
+		{"REP", packetOf(&mad.REP{CommIDs: ids}), 5},
+		{"RTU", packetOf(&mad.RTU{CommIDs: ids}), 5},
+		{"MRA", packetOf(&mad.MRA{CommIDs: ids}), 5},
+		{"REJ", packetOf(&mad.REJ{CommIDs: ids}), 5},
+		{"REJ of a REQ that is given up", packetOf(&mad.REJ{CommIDs: mad.CommIDs{Local: theirs}, Reason: verbs.RejectTimeout}), 2},
+		{"DREQ", packetOf(&mad.DREQ{CommIDs: ids}), 5},
+		{"DREP", packetOf(&mad.DREP{CommIDs: ids}), 5},
+		{"too short a MAD", packetFor(wire.QP1), 0},
+		{"too short a packet", []byte{1, 2, 3}, 0},
+	} {
+		steer, err := steer(6)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := steer(c.packet); got != c.want {
+			t.Errorf("%s: to %d, want %d", c.name, got, c.want)
+		}
+	}
+}
+
+// TestStrays: a packet that the kernel has given to the wrong RNIC of a group reaches the right one, as packets of
+// several queue pairs do that a network card has coalesced. Here the first RNIC gets all packets.
+func TestStrays(t *testing.T) {
+	toFirst := []bpf.Instruction{bpf.RetConstant{Val: 0}}
+	verbstest.Run(t, verbstest.Config{New: func(t *testing.T) (host, target verbstest.RNIC) {
+		var both [2]verbstest.RNIC
+		for i := range both {
+			g, err := openGroup(someLoopback(), Config{Engines: 3}, toFirst)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() {
+				if err := g.Close(); err != nil && !errors.Is(err, verbs.ErrClosed) {
+					t.Error(err)
+				}
+				for _, nic := range g.rnics[1:] {
+					if n := nic.dev.Counters()[roce.NoQP]; n != 0 {
+						t.Errorf("%s: %d packets for no queue pair", nic.Name(), n)
+					}
+				}
+			})
+			both[i] = verbstest.RNIC{ConnectionManager: g, Addr: g.Addr(), Close: g.Close}
+		}
+		return both[0], both[1]
+	}})
+}
+
+// TestGroupSpread: the connections of a group go to each RNIC of another in turn, whatever the numbers of RNICs are.
+func TestGroupSpread(t *testing.T) {
+	const rounds = 2
+	for _, c := range []struct{ host, target int }{{1, 4}, {2, 4}, {3, 2}, {4, 2}, {8, 8}} {
+		host, target := openSome(t, c.host), openSome(t, c.target)
+		at := netip.AddrPortFrom(target.Addr(), 4420) // nobody listens there
+		n := rounds * c.host * c.target
+		for range n {
+			connectInVain(t, host, at)
+		}
+		for _, nic := range target.rnics {
+			if got := nic.Counters().Received.Of(mad.AttrREQ).Load(); int(got) != n/c.target {
+				t.Errorf("%d RNICs to %d: %s has got %d of %d requests", c.host, c.target, nic.Name(), got, n)
+			}
+		}
+		for _, nic := range host.rnics {
+			if got := nic.Counters().RejectsReceived.Of(verbs.RejectInvalidServiceID).Load(); int(got) != n/c.host {
+				t.Errorf("%d RNICs to %d: %s has got %d of %d answers", c.host, c.target, nic.Name(), got, n)
+			}
+		}
+	}
+}
+
+// openSome opens RNICs at an address of this host until the test ends.
+func openSome(t *testing.T, engines int) *Group {
+	t.Helper()
+	g, err := openLoopback(Config{Engines: engines})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { g.Close() })
+	return g
+}
+
+// connectInVain asks for a connection to at, and waits for the rejection.
+func connectInVain(t *testing.T, g *Group, at netip.AddrPort) {
+	t.Helper()
+	events := make(chan verbs.CMEvent, 1)
+	id, err := g.CreateID(func(ev verbs.CMEvent) { events <- ev })
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer id.Destroy()
+	step := func(want verbs.CMEventType, err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ev := <-events; ev.Type != want || ev.ID != id {
+			t.Fatalf("event %d of %v, want %d of %v: %v", ev.Type, ev.ID, want, id, ev.Err)
+		}
+	}
+	step(verbs.CMAddrResolved, id.ResolveAddr(netip.Addr{}, at, time.Second))
+	step(verbs.CMRouteResolved, id.ResolveRoute(time.Second))
+	pd, err := id.Device().AllocPD()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cq, err := id.Device().CreateCQ(2, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err = id.CreateQP(pd, verbs.QPInitAttr{Type: verbs.RC, SendCQ: cq, RecvCQ: cq}); err != nil {
+		t.Fatal(err)
+	}
+	step(verbs.CMRejected, id.Connect(verbs.ConnParam{}))
+}
