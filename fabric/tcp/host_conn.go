@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -304,7 +305,7 @@ func (q *hostQueue) interrupted() error {
 	select {
 	case <-q.ready:
 	default:
-		return fmt.Errorf("no ICResp within %v", q.t.cfg.ConnectTimeout)
+		return fmt.Errorf("no ICResp within %v: %w", q.t.cfg.ConnectTimeout, os.ErrDeadlineExceeded)
 	}
 	q.r.resume()
 	q.lateMu.Lock()

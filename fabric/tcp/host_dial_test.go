@@ -85,6 +85,9 @@ func TestHostDialFails(t *testing.T) {
 	if !errors.As(err, &ce) || ce.Stage != "initialize" || ce.Peer != silent {
 		t.Errorf("a silent controller: %v", err)
 	}
+	if timeout := net.Error(nil); !errors.As(err, &timeout) || !timeout.Timeout() {
+		t.Errorf("a silent controller: %v, which isn't a timeout", err)
+	}
 	addr, accept := listenRaw(t)
 	a.Remote = addr
 	slow, _ := NewTransport(HostConfig{})
