@@ -44,7 +44,7 @@ type Config struct {
 	// KATO is the keep alive timeout: after that long without a sign of life, each side gives the other up. It is
 	// sent in milliseconds. 0 means 5 s, or no timeout for a discovery controller; negative means none.
 	KATO time.Duration
-	// ConnectTimeout bounds Connect as a whole; 0 means 30 s.
+	// ConnectTimeout bounds Connect as a whole; 0 means 30 s. The error then matches ErrTimeout.
 	ConnectTimeout time.Duration
 	// IOTimeout is how long an I/O command may take; 0 means 30 s. A command that takes longer is aborted, and if
 	// it still hasn't ended after as long again, the controller is given up. Admin commands have 60 s.

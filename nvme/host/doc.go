@@ -19,7 +19,8 @@
 //
 // A Request and its Data belong to the queue from Submit until Done. No call returns while the transport may still
 // use memory that the caller passed: if the context is cancelled, the command is aborted, and the call waits for it
-// to end. Memory from [Controller.Alloc] is the cheapest to transfer; any other memory works too.
+// to end. If that takes longer than five seconds, the controller is given up, and so lost to everyone who uses it.
+// Memory from [Controller.Alloc] is the cheapest to transfer; any other memory works too.
 //
 // # Authentication
 //
@@ -36,6 +37,23 @@
 // connections, goroutines and timers are released. After [Controller.Close], requests end with [ErrClosed] instead,
 // even if the controller is lost before it has shut down. A controller doesn't come back: connect again, or let
 // nvme/multipath do it, which acts between the owner of a request and the queues as its [Route] and [Carrier].
+//
+// # Errors
+//
+// errors.Is and errors.As find the cause, whatever wraps it:
+//
+//	what happened                 the error matches
+//	───────────────────────────── ──────────────────────────────────────────────────────────────────────────────
+//	a command failed              its nvme.Status, such as nvme.StatusUnrecoveredRead, and *nvme.StatusError
+//	the subsystem isn't there     nvme.StatusConnectInvalidParameter
+//	the host isn't allowed        nvme.StatusConnectInvalidHost
+//	authentication failed         ErrAuthentication
+//	nobody listens at the address TCP: syscall.ECONNREFUSED; RDMA: *rdma.RejectError with the Reason
+//	                              verbs.RejectInvalidServiceID
+//	nobody answers there          net.Error, whose Timeout reports true; and ErrTimeout, if Config.ConnectTimeout
+//	                              ended first
+//	the controller was lost       ErrLost, and what made it so: ErrTimeout, ErrKeepAlive, … or the transport's error
+//	the caller's context ended    context.Canceled or context.DeadlineExceeded
 //
 // # Concurrency
 //

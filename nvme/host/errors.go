@@ -14,7 +14,8 @@ var (
 	ErrClosed = errors.New("the controller was closed")
 	// ErrLost is the cause if the connection to the controller ended in any other way.
 	ErrLost = errors.New("connection lost")
-	// ErrTimeout is the cause if a command was neither answered nor aborted in time.
+	// ErrTimeout is the cause if a command was neither answered nor aborted in time, or if Connect or Shutdown reached
+	// a limit other than the caller's context.
 	ErrTimeout = errors.New("command timeout")
 	// ErrKeepAlive is the cause if the controller gave no sign of life for KATO.
 	ErrKeepAlive = errors.New("no sign of life within the keep alive timeout")
