@@ -87,9 +87,10 @@ func (t *Target) SetAuthentication(a *Authentication) error {
 	return nil
 }
 
-// DisconnectRevoked ends the connections of hosts that couldn't connect any more, because they have no secret: it was
-// taken away, or authentication wasn't demanded when they connected. It is separate from SetAuthentication for callers
-// that may have to undo that.
+// DisconnectRevoked ends the connections of hosts that have no secret and so couldn't connect any more: it was taken
+// away, or authentication wasn't demanded when they connected. A host that has a secret stays connected, even if it has
+// never had to prove that it knows it. DisconnectRevoked is separate from SetAuthentication for callers that may have
+// to undo that.
 func (t *Target) DisconnectRevoked() {
 	t.mu.Lock()
 	all := slices.Collect(maps.Values(t.controllers))
