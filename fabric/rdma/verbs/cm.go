@@ -65,11 +65,15 @@ type CMID interface {
 // point of view.
 type ConnParam struct {
 	PrivateData        []byte // valid during the event's handler
-	ResponderResources uint8  // READs and atomics that this side serves
-	InitiatorDepth     uint8  // READs and atomics that this side has outstanding
+	ResponderResources uint8  // READs and atomics that this side serves; 0 for none
+	InitiatorDepth     uint8  // READs and atomics that this side has outstanding; 0 for none
 	FlowControl        bool
-	RetryCount         uint8
-	RNRRetryCount      uint8
+	// RetryCount is how often either side sends a packet again that isn't acknowledged, 0..7; with 0 the first loss
+	// ends the connection. Accept ignores it: that of the request counts.
+	RetryCount uint8
+	// RNRRetryCount is how often the peer sends a message again for which there is no receive here, 0..7; 7 means
+	// unlimited.
+	RNRRetryCount uint8
 	// PathMTU is, with Connect, the largest to ask for, 0 for the path's; with CMRouteResolved, that of the path, as
 	// far as it is known; and with CMConnectRequest, what the peer asks for. It is 0 with transports that have none.
 	PathMTU MTU
