@@ -120,7 +120,8 @@ type Prefetcher interface {
 	Prefetch(op Op, offset, length int64)
 }
 
-// Resizer is a Volume whose size can change while it is open.
+// Resizer is a Volume whose size can change while it is open. Neither the volume nor a target that exports it looks for
+// a change: the program that opened the volume calls Refresh, from time to time or when it knows of one.
 type Resizer interface {
 	Volume
 	// OnResize makes Refresh call f with each new size, until stop has returned. f must not block, and must not call

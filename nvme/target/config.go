@@ -63,7 +63,9 @@ type SubsystemConfig struct {
 // NamespaceConfig is the configuration of a namespace on a volume. The caller keeps ownership of the volume, and closes
 // it after the namespace was removed or the target closed.
 type NamespaceConfig struct {
-	NSID   uint32 // 1 to MaxNSID; 0: the lowest that is free
+	NSID uint32 // 1 to MaxNSID; 0: the lowest that is free
+	// Volume holds the blocks. If it is a blockdev.Resizer, hosts are told of each new size; the caller has to call
+	// Refresh.
 	Volume blockdev.Volume
 
 	// UUID, NGUID and EUI64 identify the namespace globally and for good: no two namespaces of a subsystem have the
