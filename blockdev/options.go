@@ -41,7 +41,8 @@ const (
 	MaxBlockSize     = 64 << 10
 )
 
-// Validate reports what is wrong with the options by themselves.
+// Validate reports what is wrong with the options by themselves. The error is a cause for OpenError, with kind
+// ErrInvalid.
 func (o *Options) Validate() error {
 	if o.BlockSize != 0 && (o.BlockSize < MinBlockSize || o.BlockSize > MaxBlockSize || bits.OnesCount(uint(o.BlockSize)) != 1) {
 		return fmt.Errorf("block size %d: it must be a power of two from %d to %d (most use 512 or 4096)",
@@ -59,7 +60,8 @@ func (o *Options) Validate() error {
 // BlockSizeOr returns the block size, or def if none was chosen.
 func (o *Options) BlockSizeOr(def int) int { return cmp.Or(o.BlockSize, def) }
 
-// CheckSize reports whether a volume can have size bytes in blocks of blockSize; the error says what to do instead.
+// CheckSize reports whether a volume can have size bytes in blocks of blockSize; the error says what to do instead, and
+// is a cause for OpenError, with kind ErrInvalid.
 func CheckSize(size int64, blockSize int) error {
 	switch {
 	case size <= 0:

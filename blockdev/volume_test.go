@@ -23,6 +23,15 @@ func TestMemory(t *testing.T) {
 	})
 }
 
+// TestExampleVolume: the volume that is an example to others passes the suite itself.
+func TestExampleVolume(t *testing.T) {
+	volumetest.Run(t, volumetest.Config{
+		New:         func(*testing.T) opener { return newSparse },
+		Volatile:    true,
+		WholeBlocks: true,
+	})
+}
+
 func TestNull(t *testing.T) {
 	volumetest.Run(t, volumetest.Config{
 		New:     func(*testing.T) opener { return blockdev.NewNull },

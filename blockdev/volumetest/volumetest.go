@@ -21,8 +21,8 @@ import (
 type Config struct {
 	// New makes a place for one volume, and returns the function that opens it with the given options: the first time
 	// it creates it, with o.Size bytes that read as zeroes. It must refuse impossible options
-	// (blockdev.Options.Validate, blockdev.CheckSize) with a blockdev.OpError of kind blockdev.ErrInvalid: some of the
-	// suite's are wrong on purpose.
+	// (blockdev.Options.Validate, blockdev.CheckSize) with a blockdev.OpError of kind blockdev.ErrInvalid, as
+	// blockdev.OpenError makes one: some of the suite's are wrong on purpose.
 	New func(t *testing.T) func(o blockdev.Options) (blockdev.Volume, error)
 	// Volatile: the content is gone after Close.
 	Volatile bool
