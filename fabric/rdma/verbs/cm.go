@@ -68,8 +68,8 @@ type ConnParam struct {
 	ResponderResources uint8  // READs and atomics that this side serves; 0 for none
 	InitiatorDepth     uint8  // READs and atomics that this side has outstanding; 0 for none
 	FlowControl        bool
-	// RetryCount is how often either side sends a packet again that isn't acknowledged, 0..7; with 0 the first loss
-	// ends the connection. Accept ignores it: that of the request counts.
+	// RetryCount is how often either side tries again if packets aren't acknowledged in time, 0..7; with 0 the first
+	// time-out may end the connection. Accept ignores it: that of the request counts.
 	RetryCount uint8
 	// RNRRetryCount is how often the peer sends a message again for which there is no receive here, 0..7; 7 means
 	// unlimited.
