@@ -90,6 +90,16 @@ func (c *Config) checkDiscovery() *FieldError {
 	return nil
 }
 
+func (n *Network) checkEngines() *FieldError {
+	switch {
+	case n.Engines < 0 || n.Engines > cli.MaxEngines:
+		return field("network.engines", fmt.Sprint(n.Engines), "want 1 to %d", cli.MaxEngines)
+	case n.Engines > 1 && n.LocalMemory:
+		return field("network.engines", fmt.Sprint(n.Engines), "want 1 with local_memory: programs share memory with one RNIC at an address")
+	}
+	return nil
+}
+
 func (c *Config) checkNetwork() *FieldError {
 	n := &c.Network
 	if n.DSCP < 0 || n.DSCP > cli.MaxDSCP {
@@ -112,11 +122,8 @@ func (c *Config) checkNetwork() *FieldError {
 	if v := n.BusyPoll; v != nil && (*v < 0 || time.Duration(*v) > cli.MaxBusyPoll) {
 		return field("network.busy_poll", time.Duration(*v).String(), "want 0, which is off, to %v", cli.MaxBusyPoll)
 	}
-	switch {
-	case n.Engines < 0 || n.Engines > cli.MaxEngines:
-		return field("network.engines", fmt.Sprint(n.Engines), "want 1 to %d", cli.MaxEngines)
-	case n.Engines > 1 && n.LocalMemory:
-		return field("network.engines", fmt.Sprint(n.Engines), "want 1 with local_memory: programs share memory with one RNIC at an address")
+	if err := n.checkEngines(); err != nil {
+		return err
 	}
 	if n.Fault != nil && len(c.Listen) > 0 && !c.has(nvme.TransportRDMA) {
 		return field("network.fault", "", "faults are injected into RDMA: listen on rdma://ADDRESS too, or use tc-netem for TCP, as root")

@@ -68,7 +68,10 @@ func openGroup(addr netip.Addr, cfg Config, steering []bpf.Instruction) (*Group,
 		}
 		g.rnics = append(g.rnics, nic)
 	}
-	return g, g.join()
+	if err := g.join(); err != nil {
+		return nil, err
+	}
+	return g, nil
 }
 
 // join makes the RNICs give each other what the kernel gives to the wrong one.
