@@ -1,6 +1,7 @@
 package blockdev
 
 import (
+	"crypto/rand"
 	"fmt"
 	"os"
 	"unsafe"
@@ -50,7 +51,7 @@ func NewMemory(o Options) (Volume, error) {
 		info: Info{
 			Kind: "mem", Mode: "memory", Size: o.Size,
 			BlockSize: o.BlockSize, PhysBlock: max(o.BlockSize, pageSize), Align: 1,
-			ReadOnly: o.ReadOnly, AtomicBlocks: 1, Discard: true, ZeroAfterDiscard: true, LoanUnit: stripeSize,
+			ReadOnly: o.ReadOnly, Instance: rand.Text(), AtomicBlocks: 1, Discard: true, ZeroAfterDiscard: true, LoanUnit: stripeSize,
 		},
 		mem:    mem,
 		region: [1]*Region{{Mem: mem, Lent: !o.ReadOnly}},

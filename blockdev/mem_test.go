@@ -346,3 +346,18 @@ func resident(t *testing.T, mem []byte) (n int) {
 	}
 	return n
 }
+
+// TestMemoryInstance: each volume in memory is distinct from all others, in this program and in others.
+func TestMemoryInstance(t *testing.T) {
+	open := func() string {
+		v, err := NewMemory(Options{Size: 1 << 20})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer v.Close()
+		return v.Info().Instance
+	}
+	if a, b := open(), open(); a == "" || a == b {
+		t.Errorf("instances %q and %q", a, b)
+	}
+}

@@ -25,6 +25,9 @@ type Info struct {
 	PhysBlock int    // preferred write granularity, a multiple of BlockSize
 	Align     int    // memory alignment with which buffers need no copy; 1 for any
 	ReadOnly  bool
+	// Instance tells a volume whose content is lost when it is closed from all others, also from those that are opened
+	// later in the same way. It is empty for other volumes, and for null, which has no content.
+	Instance string
 	// VolatileCache: a completed write without FUA may be lost before a Flush.
 	VolatileCache bool
 	// AtomicBlocks is the number of logical blocks that are written whole or not at all, even if the power fails; at

@@ -41,7 +41,7 @@ func serveReserved(t *testing.T, v blockdev.Volume, dir, path string) (owner, ot
 	}
 	undo(t, "state", state.Close)
 	_, remote := serveConfig(t, target.Config{Store: state, Subsystems: []target.SubsystemConfig{
-		{NQN: testNQN, AllowAnyHost: true, Namespaces: []target.NamespaceConfig{{Volume: v}}},
+		{NQN: testNQN, AllowAnyHost: true, Namespaces: []target.NamespaceConfig{{Volume: v, UUID: [16]byte{1}}}},
 	}})
 	told = make(chan nvme.AsyncEvent, 8)
 	owner = dialHost(t, remote, path, func(c *host.Config) { c.HostID = ownerID })
@@ -108,7 +108,7 @@ func findReserved(t *testing.T, v blockdev.Volume, dir, path string) {
 // itself after another has preempted it, can't write to it.
 func TestReservationPrograms(t *testing.T) {
 	t.Parallel()
-	tgt := startTarget(t, "--volume", "mem:4MiB", "--state", t.TempDir())
+	tgt := startTarget(t, "--volume", t.TempDir()+"/disk", "--size", "4MiB", "--state", t.TempDir())
 	block := makeFile(t, t.TempDir()+"/block", 4096)
 	const me, you = "nqn.2014-08.org.nvmexpress:uuid:6a3b2f60-0000-4000-8000-000000000001", "nqn.2014-08.org.nvmexpress:uuid:6a3b2f60-0000-4000-8000-000000000002"
 	transport := map[string]string{me: "rdma", you: "tcp"}

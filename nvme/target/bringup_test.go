@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/nvme-anywhere/nvmeof/nvme"
@@ -207,6 +209,46 @@ func TestStableIdentity(t *testing.T) {
 	}
 	if u1[6]>>4 != 8 || u1[8]>>6 != 2 {
 		t.Errorf("%x is not a version 8 UUID", u1)
+	}
+}
+
+// TestInstanceIdentity: a volume whose content is lost when it is closed has a UUID of its own each time it is opened,
+// on whatever target, unless it is given one, and keeps nothing that would have to be found by it. A host that is
+// connected to two targets of one NQN would otherwise take their volumes for one, and mix their contents.
+func TestInstanceIdentity(t *testing.T) {
+	export := func(instance string, uuid [16]byte) (*memStore, *session, *Namespace) {
+		store, v := newMemStore(), newTestVolume(1<<20, 512)
+		v.info.Instance = instance
+		tg := newTargetWith(t, func(c *Config) { c.Store = store })
+		ns, err := tg.Subsystem(testNQN).AddNamespace(NamespaceConfig{NSID: 1, Volume: v, UUID: uuid})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return store, connectAs(t, tg, 1), ns
+	}
+	store, s, one := export("A", [16]byte{})
+	_, _, same := export("A", [16]byte{})
+	_, _, other := export("B", [16]byte{})
+	if one.uuid != same.uuid || one.uuid == other.uuid {
+		t.Errorf("UUIDs %x and %x of one volume, %x of another", one.uuid, same.uuid, other.uuid)
+	}
+	var id nvme.IdentifyNamespace
+	if err := id.Parse(identifyPage(s.admin, nvme.CNSNamespace, 1)); err != nil || id.RESCAP&nvme.RESCAPPersist != 0 {
+		t.Errorf("%v; RESCAP %#x: its reservations can't persist", err, id.RESCAP)
+	}
+	for nsid, want := range map[uint32]nvme.Status{1: nvme.StatusInvalidField, nvme.NSIDAll: nvme.StatusSuccess} {
+		c := command(func(c *nvme.Command) { c.SetSetFeatures(nvme.FeatResvPersistence, false, nsid, nvme.ResvPersistPTPL) })
+		if st := s.admin.do(c, nil).Status(); st.Code() != want.Code() {
+			t.Errorf("PTPL of namespace %#x: %v, want %v", nsid, st, want)
+		}
+	}
+	s.io.must(ioCommand(nvme.OpWriteUncorrectable, 100, 4, 0), nil)
+	s.admin.must(command(func(c *nvme.Command) { c.SetSetFeatures(nvme.FeatWriteProtect, false, 1, 1) }), nil)
+	if names := store.names(); slices.ContainsFunc(names, func(n string) bool { return strings.HasSuffix(n, nvme.HostID(one.uuid).String()) }) {
+		t.Errorf("%v are stored", names)
+	}
+	if _, _, given := export("A", [16]byte{1}); given.uuid != [16]byte{1} || given.rescap()&nvme.RESCAPPersist == 0 {
+		t.Errorf("UUID %x, RESCAP %#x for one that is given", given.uuid, given.rescap())
 	}
 }
 

@@ -150,7 +150,7 @@ func (c *controller) identifyCommandSet(cns nvme.CNS, csi nvme.CSI, nsid uint32)
 
 func (ns *Namespace) rescap() nvme.RESCAP {
 	caps := nvme.RESCAPAllTypes | nvme.RESCAPIgnoreKey
-	if ns.sub.t.store != nil {
+	if ns.store() != nil {
 		caps |= nvme.RESCAPPersist
 	}
 	return caps

@@ -30,6 +30,7 @@ type Namespace struct {
 	uuid, nguid [16]byte
 	eui64       [8]byte
 
+	passing     bool        // its UUID is that of an instance of its volume
 	created     bool        // by a host
 	private     bool        // attached to one controller at a time
 	fixed       bool        // write protection can't be lifted
@@ -78,13 +79,23 @@ func newNamespace(sub *Subsystem, nsid uint32, c *NamespaceConfig) *Namespace {
 	ns.blocks.Store(uint64(info.Size) >> ns.shift)
 	ns.protected.Store(ns.fixed)
 	if ns.uuid == [16]byte{} {
-		ns.uuid = deriveUUID(sub.nqn, nsid, volumeName(&info))
+		ns.uuid, ns.passing = deriveUUID(sub.nqn, nsid, volumeName(&info)), info.Instance != ""
 	}
 	return ns
 }
 
+// store keeps what must outlive the target; nil if there is nothing to keep it in, or nothing could ever find it again.
+func (ns *Namespace) store() Store {
+	if ns.passing {
+		return nil
+	}
+	return ns.sub.t.store
+}
+
 // deriveUUID makes a UUID (RFC 9562, version 8) that stays the same across restarts. Another volume under the same NSID
-// has another UUID: hosts would take it for the same disk, and go on with what they have cached of the first.
+// has another UUID: hosts would take it for the same disk, and go on with what they have cached of the first. A volume
+// in memory is another one after a restart. So it is on another target, which may have the same NQN, as the default
+// one: a host that is connected to both would use them as paths to one disk.
 func deriveUUID(nqn string, nsid uint32, volume string) (u [16]byte) {
 	sum := sha256.Sum256(append(binary.LittleEndian.AppendUint32([]byte("namespace\x00"+nqn+"\x00"), nsid), volume...))
 	copy(u[:], sum[:])
@@ -93,10 +104,13 @@ func deriveUUID(nqn string, nsid uint32, volume string) (u [16]byte) {
 	return u
 }
 
-// volumeName returns what tells a volume from others: its kind and its absolute path. It is empty for a volume without a
-// path, whose content doesn't outlive the target.
+// volumeName returns what tells a volume from others: its kind, and its absolute path or, if its content is lost when it
+// is closed, its instance. It is empty for a volume that has neither.
 func volumeName(info *blockdev.Info) string {
-	if info.Path == "" {
+	switch {
+	case info.Instance != "":
+		return info.Kind + ":" + info.Instance
+	case info.Path == "":
 		return ""
 	}
 	path, err := filepath.Abs(info.Path)

@@ -113,7 +113,7 @@ func (ns *Namespace) protect(on bool) (changed bool, err error) {
 		return false, nil
 	}
 	switch {
-	case ns.sub.t.store == nil:
+	case ns.store() == nil:
 	case on:
 		err = ns.saveState(ns.protectionName(), true)
 	default:

@@ -32,7 +32,7 @@ func (r *Request) reservationCommand() {
 	a, most := r.Cmd.ResvAction(), nvme.ResvReplace
 	switch r.Cmd.Opcode() {
 	case nvme.OpResvRegister:
-		if p := r.Cmd.CPTPL(); p == 1 || p == nvme.CPTPLSet && r.engine.q.t.store == nil {
+		if p := r.Cmd.CPTPL(); p == 1 || p == nvme.CPTPLSet && r.engine.ns.store() == nil {
 			r.fail(nvme.StatusInvalidField, offCPTPL)
 			return
 		}

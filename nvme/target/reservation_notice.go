@@ -1,6 +1,8 @@
 package target
 
 import (
+	"slices"
+
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
@@ -73,9 +75,11 @@ func (r *Request) setResvPersistence() {
 	switch {
 	case !ok:
 		return // it has responded
-	case persist && c.t.store == nil:
+	case persist && (c.t.store == nil || r.Cmd.NSID() != nvme.NSIDAll && all[0].store() == nil):
 		r.fail(nvme.StatusInvalidField, offCDW11)
 		return
+	case persist: // of all namespaces, those are meant that can keep their reservations
+		all = slices.DeleteFunc(all, func(ns *Namespace) bool { return ns.store() == nil })
 	}
 	r.saving(func() {
 		st := nvme.StatusSuccess

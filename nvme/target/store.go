@@ -32,10 +32,11 @@ type storedState struct {
 
 // loadState returns what was last saved under a name; nil if nothing was, or there is no Store.
 func (ns *Namespace) loadState(name string) ([]byte, error) {
-	if ns.sub.t.store == nil {
+	store := ns.store()
+	if store == nil {
 		return nil, nil
 	}
-	b, err := ns.sub.t.store.Load(name)
+	b, err := store.Load(name)
 	if err != nil || b == nil {
 		return nil, err
 	}
@@ -50,7 +51,7 @@ func (ns *Namespace) loadState(name string) ([]byte, error) {
 // derived didn't depend on the volume. Otherwise an upgrade would silently end reservations and write protection.
 func (ns *Namespace) adoptState() error {
 	volume := volumeName(&ns.info)
-	if ns.sub.t.store == nil || volume == "" || ns.uuid != deriveUUID(ns.sub.nqn, ns.nsid, volume) {
+	if ns.store() == nil || volume == "" || ns.uuid != deriveUUID(ns.sub.nqn, ns.nsid, volume) {
 		return nil
 	}
 	former := deriveUUID(ns.sub.nqn, ns.nsid, "")
@@ -65,7 +66,7 @@ func (ns *Namespace) adoptState() error {
 // adopt moves what is stored under a name if it is of the volume. If a power failure cut short an earlier attempt, it is
 // under both names, and what is under the new one counts.
 func (ns *Namespace) adopt(volume, from, to string) error {
-	b, err := ns.sub.t.store.Load(from)
+	b, err := ns.store().Load(from)
 	if err != nil || b == nil {
 		return err
 	}
@@ -73,7 +74,7 @@ func (ns *Namespace) adopt(volume, from, to string) error {
 	if json.Unmarshal(b, &s) != nil || s.Volume != volume {
 		return nil //nolint:nilerr // it isn't known to be of this volume
 	}
-	if now, err := ns.sub.t.store.Load(to); err != nil {
+	if now, err := ns.store().Load(to); err != nil {
 		return err
 	} else if now == nil {
 		if err := ns.sub.save(to, b); err != nil {

@@ -90,7 +90,7 @@ func (ns *Namespace) mark(f func([]blockRange) []blockRange) error {
 	if len(next) > maxBadRanges {
 		return fmt.Errorf("namespace %d: %w: %d ranges are marked uncorrectable", ns.nsid, ErrLimit, len(b.ranges))
 	}
-	if ns.sub.t.store != nil && !slices.Equal(next, b.ranges) {
+	if ns.store() != nil && !slices.Equal(next, b.ranges) {
 		if err := ns.saveState(ns.badName(), next); err != nil {
 			return err
 		}
