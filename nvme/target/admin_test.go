@@ -313,7 +313,9 @@ func (tc *featureCase) run(t *testing.T, q *fakeConn) {
 			t.Errorf("default of %v is %#x, want %#x", tc.fid, v, tc.def)
 		}
 	}
-	if v := q.must(getFeature(tc.fid, nvme.SELSupported, 0), nil).DW0(); v&nvme.FeatureChangeable == 0 || v&nvme.FeatureSaveable != 0 {
+	// The write cache stays as it is: clearing WCE gets Feature Not Changeable.
+	changeable := tc.fid != nvme.FeatVolatileWC
+	if v := q.must(getFeature(tc.fid, nvme.SELSupported, 0), nil).DW0(); v&nvme.FeatureChangeable != 0 != changeable || v&nvme.FeatureSaveable != 0 {
 		t.Errorf("%v can %#x", tc.fid, v)
 	}
 	q.fails(getFeature(tc.fid, 4, 0), nil, nvme.StatusInvalidField|dnr)

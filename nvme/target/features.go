@@ -63,7 +63,7 @@ var featureCaps = map[nvme.FID]uint32{
 	nvme.FeatPower:          featureChangeable,
 	nvme.FeatTempThreshold:  featureChangeable,
 	nvme.FeatErrorRecovery:  featureOfNS,
-	nvme.FeatVolatileWC:     featureChangeable,
+	nvme.FeatVolatileWC:     featureFixed, // WCE can't be cleared
 	nvme.FeatNumberOfQueues: featureChangeable,
 	nvme.FeatWriteAtomicity: featureChangeable,
 	nvme.FeatAsyncEvent:     featureChangeable,
