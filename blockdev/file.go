@@ -248,10 +248,10 @@ func (v *file) Refresh() error {
 	if v.size.Swap(whole) != whole {
 		v.watchers.Tell(whole)
 	}
-	if err := CheckSize(size, v.info.BlockSize); err != nil {
-		return &OpError{Op: "refresh", Path: v.info.Path, Offset: -1, Kind: ErrInvalid, Err: err}
+	if err = CheckSize(size, v.info.BlockSize); err != nil {
+		err = &OpError{Op: "refresh", Path: v.info.Path, Offset: -1, Kind: ErrInvalid, Err: err}
 	}
-	return CheckName(v.locked, v.info.Path)
+	return CheckName(v.locked, v.info.Path, err)
 }
 
 func (v *file) Close() error {

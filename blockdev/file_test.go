@@ -141,6 +141,11 @@ func TestFileResize(t *testing.T) {
 	// A file that shrank without anybody saying so: the data isn't there.
 	os.Truncate(path, 0)
 	mustFail(t, c.Read(make([]byte, 4096), 0), blockdev.ErrMedium)
+	// One problem doesn't hide the other.
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	mustFail(t, r.Refresh(), blockdev.ErrInvalid, "at least one block", "was removed")
 	if err := v.Close(); err != nil {
 		t.Error(err)
 	}

@@ -164,8 +164,20 @@ func deviceSize(f *os.File) (int64, error) {
 }
 
 // CheckName returns an error if f, the file of the volume at path, has no name any more: it was removed, or another file
-// was given its name. Hosts don't notice, until the volume is opened again. A device is there without its node.
-func CheckName(f *os.File, path string) error {
+// was given its name. Hosts don't notice, until the volume is opened again. A device is there without its node. If
+// something else is wrong with the volume, other, the error says both.
+func CheckName(f *os.File, path string, other error) error {
+	err := checkName(f, path)
+	switch {
+	case other == nil:
+		return err
+	case err == nil:
+		return other
+	}
+	return fmt.Errorf("%w; %w", other, err)
+}
+
+func checkName(f *os.File, path string) error {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
 		return &OpError{Op: "refresh", Path: path, Offset: -1, Kind: KindOf(err), Err: err}

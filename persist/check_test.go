@@ -410,6 +410,12 @@ func TestGrownOften(t *testing.T) {
 	if err := volumetest.NewClient(v).Read(got, 7*4096); err != nil || !bytes.Equal(got, block(8)) || v.Info().Size != size {
 		t.Errorf("%d bytes of %d, %v", v.Info().Size, size, err)
 	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	if err := v.Refresh(); !errors.Is(err, errGrownOften) || !strings.Contains(err.Error(), "was removed") {
+		t.Errorf("%v: it doesn't say that the file was removed, too", err)
+	}
 }
 
 // growClosed enlarges the file while no volume is open on it; all is its whole content.

@@ -24,18 +24,18 @@ func (v *atomicVolume) Refresh() error {
 	defer v.growing.Unlock()
 	grown, err := v.grow()
 	if err != nil {
-		return v.info.Failed("grow", err)
+		err = v.info.Failed("grow", err)
 	}
 	if grown {
 		v.watchers.Tell(v.size.Load())
 	}
 	if v.m.file == nil {
-		return nil
-	}
-	if err := v.checkEnd(); err != nil {
 		return err
 	}
-	return blockdev.CheckName(v.m.file, v.info.Path)
+	if err == nil {
+		err = v.checkEnd()
+	}
+	return blockdev.CheckName(v.m.file, v.info.Path, err)
 }
 
 // checkEnd returns an error if the file was cut: what is left can be used until the volume is closed.

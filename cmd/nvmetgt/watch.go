@@ -57,8 +57,8 @@ func (s *server) volumes() []blockdev.Volume {
 
 // sizeWatch is what is known about a volume whose size is watched.
 type sizeWatch struct {
-	asked  atomic.Bool // a goroutine queries it, and owns failed meanwhile
-	failed bool        // the last query failed
+	asked   atomic.Bool // a goroutine queries it, and owns problem meanwhile
+	problem string      // what the last query found; empty for nothing
 }
 
 // watchSizes queries each volume whose size can change, which costs a system call. The call may hang, with the file
@@ -84,7 +84,7 @@ func (s *server) watchSizes(ctx context.Context) {
 			watched[r] = w
 			if w.asked.CompareAndSwap(false, true) {
 				go func() {
-					w.failed = !s.refresh(r, w.failed)
+					w.problem = s.refresh(r, w.problem)
 					w.asked.Store(false)
 				}()
 			}
@@ -92,12 +92,14 @@ func (s *server) watchSizes(ctx context.Context) {
 	}
 }
 
-// refresh makes a volume check its size and its file, and reports whether both are as they should be.
-func (s *server) refresh(v blockdev.Resizer, failed bool) bool {
+// refresh makes a volume check its size and its file, and returns what is wrong with them; empty for nothing. It logs
+// that unless it is what was known.
+func (s *server) refresh(v blockdev.Resizer, known string) (problem string) {
 	before := v.Info().Size
-	err := v.Refresh()
-	if err != nil && !failed && !errors.Is(err, blockdev.ErrGone) {
-		s.log.Error("a volume isn't as it should be", "err", err)
+	if err := v.Refresh(); err != nil && !errors.Is(err, blockdev.ErrGone) {
+		if problem = err.Error(); problem != known {
+			s.log.Error("a volume isn't as it should be", "err", err)
+		}
 	}
 	switch now := v.Info(); {
 	case now.Size > before:
@@ -106,7 +108,7 @@ func (s *server) refresh(v blockdev.Resizer, failed bool) bool {
 		s.log.Warn("a volume has shrunk: what hosts had beyond its end is lost, and they can't use it there any more",
 			"volume", now.Name(), "before", before, "now", now.Size)
 	}
-	return err == nil
+	return problem
 }
 
 // watchSignal calls do for each volume when a signal comes. Each signal has its own goroutine: a scrub may be

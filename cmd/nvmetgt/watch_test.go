@@ -1,14 +1,18 @@
 package main
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"log/slog"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/nvme-anywhere/nvmeof/blockdev"
+	"github.com/nvme-anywhere/nvmeof/internal/config"
 )
 
 // sized is a volume whose size is watched.
@@ -16,6 +20,7 @@ type sized struct {
 	blockdev.Volume
 	asked atomic.Int32
 	hangs chan struct{} // closed when it answers; nil for at once
+	fails error
 }
 
 func (v *sized) OnResize(func(int64)) (stop func()) { return func() {} }
@@ -25,7 +30,33 @@ func (v *sized) Refresh() error {
 	if v.hangs != nil {
 		<-v.hangs
 	}
-	return nil
+	return v.fails
+}
+
+// TestProblemsAreTold: what is wrong with a volume is logged once, and so is what goes wrong with it while that lasts.
+func TestProblemsAreTold(t *testing.T) {
+	var log bytes.Buffer
+	s := &server{log: newLogger(config.Log{}, &log)}
+	null, err := blockdev.NewNull(blockdev.Options{Size: 1 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	v, known := &sized{Volume: null}, ""
+	small, both := errors.New("too small"), errors.New("too small; no name")
+	for _, x := range []struct {
+		fails error
+		told  string // what the log says; empty for nothing
+	}{
+		{nil, ""}, {small, "too small"}, {small, ""}, {both, "no name"}, {both, ""},
+		{nil, ""}, {small, "too small"}, {blockdev.ErrGone, ""},
+	} {
+		log.Reset()
+		v.fails = x.fails
+		known = s.refresh(v, known)
+		if said := log.String(); (said != "") != (x.told != "") || !strings.Contains(said, x.told) {
+			t.Errorf("%v: the log says %q, want %q", x.fails, said, x.told)
+		}
+	}
 }
 
 // TestSizeHangs: a volume whose file system doesn't say how large it is keeps no other volume's size from being watched.
