@@ -161,11 +161,11 @@ func (s *server) advertise(p target.Port, l *listener) error {
 	return nil
 }
 
-// referral returns another discovery service in the engine's form.
+// referral returns another discovery service in the engine's form. Which RDMA its RNIC speaks isn't known.
 func referral(e cli.Endpoint) target.Referral {
 	r := target.Referral{Transport: e.Transport, Addr: e.Addr}
 	if e.Transport == nvme.TransportRDMA {
-		r.TSAS = rdma.DiscoveryPort(e.Addr, nvme.RDMAProviderRoCE2).TSAS
+		r.TSAS = rdma.DiscoveryPort(e.Addr, nvme.RDMAProviderNone).TSAS
 	}
 	return r
 }

@@ -12,8 +12,19 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/cli"
 	"github.com/nvme-anywhere/nvmeof/internal/config"
 	"github.com/nvme-anywhere/nvmeof/internal/soon"
+	"github.com/nvme-anywhere/nvmeof/nvme"
 	"github.com/nvme-anywhere/nvmeof/tests/hostlib"
 )
+
+// TestReferralProvider: the entry of another discovery service doesn't claim to know which RDMA its RNIC speaks, which
+// may be InfiniBand or iWARP.
+func TestReferralProvider(t *testing.T) {
+	r := referral(cli.Endpoint{Transport: nvme.TransportRDMA, Addr: netip.MustParseAddrPort("192.0.2.1:8009")})
+	e := nvme.DiscoveryEntry{TSAS: r.TSAS}
+	if p := e.RDMA(); p != (nvme.TSASRDMA{QPType: nvme.RDMAQPConnected, Provider: nvme.RDMAProviderNone, CMS: nvme.RDMACMS}) {
+		t.Errorf("%+v", p)
+	}
+}
 
 // TestEveryAddress: 0.0.0.0 means every IPv4 address, including self-assigned ones (169.254.0.0/16).
 func TestEveryAddress(t *testing.T) {
