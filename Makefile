@@ -7,7 +7,7 @@ LDFLAGS  = -s -w -X github.com/nvme-anywhere/nvmeof/internal/version.Version=$(V
 # There is no C code here: only the race detector needs cgo (tests/run.sh).
 export CGO_ENABLED = 0
 
-# How long `make verify`, `make soak`, `make campaign` and each part of `make fuzz` run.
+# How long `make verify`, `make soak`, `make simulate`, `make campaign` and each part of `make fuzz` run.
 TIME     ?= 60s
 FUZZTIME ?= 5s
 
@@ -26,7 +26,7 @@ KERNELS  ?=
 # How often `make power-cuts` and `make database-cuts` cut the power.
 CUTS     ?= 50
 
-.PHONY: attack bench bench-target bench-volumes build campaign check churn clean costs crash database-cuts demo dist fuzz help interop kill lint linux-shell lossy pgo plots power-cuts setup soak speed speed-pmem test test-arm test-linux verify
+.PHONY: attack bench bench-target bench-volumes build campaign check churn clean costs crash database-cuts demo dist fuzz help interop kill lint linux-shell lossy pgo plots power-cuts setup simulate soak speed speed-pmem test test-arm test-linux verify
 .DEFAULT_GOAL := build
 
 help: ## list the targets
@@ -90,6 +90,9 @@ kill: ## kill -9 nvmetgt KILLS times under a host that writes; nothing acknowled
 
 soak: ## random work over random faults against a model, for TIME (1h, or 10000x for as many seeds)
 	NVMEOF_SOAK=$(TIME) $(GO) test ./fabric/rdma/roce -run TestHistories -count=1 -timeout 0 -v
+
+simulate: ## simulated worlds of hosts and targets with random faults, for TIME (1h, or 1000x for as many)
+	NVMEOF_SIMULATION=$(TIME) $(GO) test ./tests/simulation -count=1 -timeout 0 -v
 
 churn: ## 100 hosts through CHANGES random live changes, path losses and restarts (360 is an hour with one every 10 s)
 	NVMEOF_CHURN=$(CHANGES) $(GO) test ./tests -run 'TestChurn$$' -count=1 -timeout 0 -v
