@@ -114,8 +114,8 @@ func (c *client) write(ctx context.Context, r rang, value uint64) error {
 	w.histories[r.disk].begin(r.first, ops)
 	ns, off := c.m.space(r.disk), int64(r.first*size)
 	var err error
-	switch p := c.buf[:r.count*size]; {
-	case value == 0:
+	switch p := c.buf[:r.count*size]; value {
+	case 0:
 		err = ns.WriteZeroes(ctx, off, int64(len(p)), false)
 	default:
 		for i := range ops {

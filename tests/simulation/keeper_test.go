@@ -144,7 +144,7 @@ func (k *keeper) note(aborted int) {
 	}
 	k.may = map[int]denial{}
 	for _, m := range k.w.hosts {
-		if m.index != k.holder && !(k.typ.RegistrantsOnly() && k.registered[m.index]) {
+		if m.index != k.holder && (!k.typ.RegistrantsOnly() || !k.registered[m.index]) {
 			exclusive := k.typ == nvme.ResvExclusiveAccess || k.typ == nvme.ResvExclusiveAccessRegOnly
 			k.may[m.index] = denial{writes: true, reads: exclusive, old: m.index == aborted}
 		}

@@ -149,14 +149,17 @@ func (n *nemesis) cut() {
 	})
 }
 
+// anyAddr stands for all addresses.
+var anyAddr netip.Addr
+
 // isolate cuts an address off from all others.
 func (n *nemesis) isolate() {
-	a, any := pick(n.rng, n.w.addrs), netip.Addr{}
-	n.w.net.Cut(a, any)
-	n.w.net.Cut(any, a)
+	a := pick(n.rng, n.w.addrs)
+	n.w.net.Cut(a, anyAddr)
+	n.w.net.Cut(anyAddr, a)
 	n.until(n.between(10*time.Millisecond, 8*time.Second), func() {
-		n.w.net.Restore(a, any)
-		n.w.net.Restore(any, a)
+		n.w.net.Restore(a, anyAddr)
+		n.w.net.Restore(anyAddr, a)
 	})
 }
 
@@ -275,10 +278,9 @@ func (n *nemesis) restart() {
 	case way == 0:
 		drain = n.between(time.Millisecond, 3*time.Second)
 	case way == 1 && !n.w.unordered: // without a word
-		any := netip.Addr{}
 		for _, a := range s.addrs {
-			n.w.net.Cut(a, any)
-			defer n.w.net.Restore(a, any)
+			n.w.net.Cut(a, anyAddr)
+			defer n.w.net.Restore(a, anyAddr)
 		}
 	case way == 2:
 		unplug = true

@@ -113,7 +113,7 @@ func TestGroupSpread(t *testing.T) {
 }
 
 // openSome opens RNICs at an address of this host until the test ends.
-func openSome(t *testing.T, engines int) *Group {
+func openSome(t testing.TB, engines int) *Group {
 	t.Helper()
 	g, err := openLoopback(Config{Engines: engines})
 	if err != nil {
