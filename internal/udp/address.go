@@ -1,10 +1,13 @@
 package udp
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
 )
+
+const notLocalRemedy = "use an address that `ip address` shows, or one of 127.0.0.0/8"
 
 // SourceFor returns the local address that the routing table picks for datagrams to dst.
 func SourceFor(dst netip.Addr) (netip.Addr, error) {
@@ -36,7 +39,8 @@ func Beside(dst netip.Addr) []netip.Addr {
 	return others
 }
 
-// interfaceMTU returns the MTU, in bytes of IP packet, of the interface that has the address.
+// interfaceMTU returns the MTU, in bytes of IP packet, of the interface that has the address. An interface that is down
+// has none, but a socket can be bound to its addresses.
 func interfaceMTU(addr netip.Addr) (int, error) {
 	ifs, err := net.Interfaces()
 	if err != nil {
@@ -63,8 +67,12 @@ func interfaceMTU(addr netip.Addr) (int, error) {
 			}
 		}
 	}
-	if covering == 0 {
-		return 0, &OpError{Op: "mtu", Addr: netip.AddrPortFrom(addr, 0), Kind: ErrNotLocal}
+	switch {
+	case covering != 0:
+		return covering, nil
+	case addr.IsLoopback():
+		return 0, &OpError{Op: "listen", Addr: netip.AddrPortFrom(addr, 0), Err: errors.New("the loopback interface is down"),
+			Remedy: "bring it up, as by `ip link set lo up`"}
 	}
-	return covering, nil
+	return 0, &OpError{Op: "listen", Addr: netip.AddrPortFrom(addr, 0), Kind: ErrNotLocal, Remedy: notLocalRemedy}
 }

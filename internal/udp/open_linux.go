@@ -24,6 +24,10 @@ func (c *conn) open(addr netip.AddrPort, shared bool) error {
 		return os.NewSyscallError("socket", err)
 	}
 	c.fd = fd
+	if err := tryCalls(fd); err != nil {
+		return &OpError{Op: "listen", Addr: addr, Kind: ErrUnsupported, Err: err,
+			Remedy: "the system refuses this call, most likely by a seccomp profile: permit it, or use NVMe/TCP"}
+	}
 	if err := c.setOptions(family == unix.AF_INET); err != nil {
 		return err
 	}
@@ -42,6 +46,17 @@ func (c *conn) open(addr netip.AddrPort, shared bool) error {
 	c.local = netip.AddrPortFrom(addr.Addr(), portOf(sa))
 	c.mtu, err = interfaceMTU(addr.Addr())
 	return err
+}
+
+// tryCalls calls what sends and receives, for no messages: later a refusal couldn't be told from a lost packet.
+func tryCalls(fd int) error {
+	if _, _, errno := unix.Syscall6(unix.SYS_RECVMMSG, uintptr(fd), 0, 0, unix.MSG_DONTWAIT, 0, 0); errno != 0 {
+		return os.NewSyscallError("recvmmsg", errno)
+	}
+	if _, _, errno := unix.Syscall6(unix.SYS_SENDMMSG, uintptr(fd), 0, 0, 0, 0, 0); errno != 0 {
+		return os.NewSyscallError("sendmmsg", errno)
+	}
+	return nil
 }
 
 type option struct {
@@ -111,13 +126,16 @@ func setBuffer(fd, force, plain, n int) int {
 
 // listenError wraps err with the kind of failure and what to do about it.
 func listenError(addr netip.AddrPort, err error) error {
-	e := &OpError{Op: "listen", Addr: addr, Err: err}
+	var e *OpError
+	if errors.As(err, &e) {
+		return e
+	}
+	e = &OpError{Op: "listen", Addr: addr, Err: err}
 	switch {
 	case errors.Is(err, unix.EADDRINUSE):
 		e.Kind, e.Remedy = ErrInUse, inUseRemedy(addr)
 	case errors.Is(err, unix.EADDRNOTAVAIL):
-		e.Kind = ErrNotLocal
-		e.Remedy = "use an address that `ip address` shows, or one of 127.0.0.0/8"
+		e.Kind, e.Remedy = ErrNotLocal, notLocalRemedy
 	case errors.Is(err, unix.EAFNOSUPPORT):
 		e.Kind, e.Remedy = ErrUnsupported, "this kernel has IPv6 switched off"
 	}

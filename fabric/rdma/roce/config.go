@@ -76,6 +76,6 @@ func fitMTU(limit verbs.MTU, interfaceMTU int) (verbs.MTU, error) {
 			return m, nil
 		}
 	}
-	return 0, fmt.Errorf("roce: the interface carries packets of %d bytes: want at least %d: %w",
-		interfaceMTU, verbs.MTU256.Bytes()+packetOverhead, verbs.ErrUnsupported)
+	return 0, fmt.Errorf("roce: %w: the interface carries packets of %d bytes: raise its MTU to at least %d, or use NVMe/TCP",
+		verbs.ErrUnsupported, interfaceMTU, verbs.MTU256.Bytes()+packetOverhead)
 }

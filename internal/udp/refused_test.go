@@ -1,0 +1,54 @@
+//go:build linux
+
+package udp
+
+import (
+	"errors"
+	"net/netip"
+	"runtime"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nvme-anywhere/nvmeof/internal/sandbox"
+)
+
+// TestCallRefused: where the system refuses to send or to receive, as seccomp profiles do that weren't made for this,
+// there is no socket, and the error names the call.
+func TestCallRefused(t *testing.T) {
+	for name, call := range map[string]uint32{"recvmmsg": unix.SYS_RECVMMSG, "sendmmsg": unix.SYS_SENDMMSG} {
+		for _, errno := range []unix.Errno{unix.EPERM, unix.ENOSYS} {
+			t.Run(name+" "+unix.ErrnoName(errno), func(t *testing.T) {
+				if !sandbox.Inside(t) {
+					return
+				}
+				sandbox.Refuse(t, call, errno)
+				c, err := Listen(netip.AddrPortFrom(loop4, 0), Config{})
+				if !errors.Is(err, ErrUnsupported) || !errors.Is(err, errno) || !strings.Contains(err.Error(), name) || !strings.Contains(err.Error(), "seccomp") {
+					t.Error(err)
+				}
+				if c != nil {
+					c.Close()
+				}
+			})
+		}
+	}
+}
+
+// TestLoopbackDown: a network namespace that was just made has a loopback interface that is down. A socket can be bound
+// there, but nothing would arrive: the error says what to do.
+func TestLoopbackDown(t *testing.T) {
+	runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
+	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+		t.Skip("a network namespace takes root:", err)
+	}
+	c, err := Listen(netip.AddrPortFrom(loop4, 0), Config{})
+	if err == nil {
+		c.Close()
+		t.Fatal("it listens")
+	}
+	if errors.Is(err, ErrNotLocal) || !strings.Contains(err.Error(), "down") || !strings.Contains(err.Error(), "ip link set lo up") {
+		t.Error(err)
+	}
+}
