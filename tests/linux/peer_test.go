@@ -163,8 +163,8 @@ func (p *peer) want(t testing.TB, line, text string) {
 	}
 }
 
-// harmless are warnings of the kernel about itself.
-var harmless = regexp.MustCompile(`long keepalive RTT|hrtimer: interrupt took|drop_caches|resetting controller|null_blk: disk|clocksource:|unsafe global rkey|rdma_rxe: Failed sending`)
+// harmless are warnings of the kernel about itself, and about random data that looks like the label of a disk.
+var harmless = regexp.MustCompile(`long keepalive RTT|hrtimer: interrupt took|drop_caches|resetting controller|null_blk: disk|clocksource:|unsafe global rkey|rdma_rxe: Failed sending|disklabel: Csum bad`)
 
 // quiet fails the test if the kernel wrote a warning or an error since the last time.
 func (p *peer) quiet(t testing.TB) {
