@@ -30,3 +30,23 @@ func (r *Request) durable() bool {
 	e := &r.engine
 	return r.Cmd.FUA() || e.ns.info.VolatileCache && e.q.ctrl.noCache.Load()
 }
+
+// durableRead reports whether the blocks that r reads, which any host may have written, must be durable when it
+// completes (FUA).
+func (r *Request) durableRead() bool {
+	return r.Cmd.FUA() && r.engine.ns.info.VolatileCache
+}
+
+// durableReadStatus returns the status of a command that has read blocks and then flushed the volume. Like a Flush, it
+// also fails for what was lost earlier; but its host hasn't been told of that before one of its Flushes fails.
+func (r *Request) durableReadStatus() nvme.Status {
+	e := &r.engine
+	st := e.ns.losses.tell(e.q.ctrl.host(), e.losses, false)
+	if e.io.Err != nil {
+		st = r.volumeStatus(e.io.Err)
+	}
+	if !st.OK() {
+		st |= nvme.StatusDNR
+	}
+	return st
+}

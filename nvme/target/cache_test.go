@@ -1,6 +1,7 @@
 package target
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/nvme-anywhere/nvmeof/blockdev"
@@ -62,6 +63,78 @@ func TestVolatileCache(t *testing.T) {
 	identify(early.admin)
 	if tg.controller(early.cntlid).noCache.Load() {
 		t.Error("a host that was told of the cache after a reset still counts as one that knows of none")
+	}
+}
+
+// viewable is a testVolume whose reads need no copy.
+type viewable struct{ *testVolume }
+
+func (v viewable) Regions() []*blockdev.Region { return []*blockdev.Region{{Mem: v.data}} }
+
+func (v viewable) View(segs []blockdev.Segment, off, n int64) ([]blockdev.Segment, blockdev.ViewToken, error) {
+	return append(segs, blockdev.Segment{Region: v.Regions()[0], Bytes: v.data[off : off+n]}), 1, nil
+}
+
+func (v viewable) Release(blockdev.ViewToken) {}
+
+// TestDurableReads: what a command with FUA reads is durable when it completes, whoever wrote it (NVM command set, FUA
+// of Read, Compare and Verify).
+func TestDurableReads(t *testing.T) {
+	inMemory := func(v *testVolume) blockdev.Volume { return viewable{v} }
+	for _, x := range []struct {
+		name   string
+		op     nvme.Opcode
+		volume func(*testVolume) blockdev.Volume
+		reads  []blockdev.Op
+	}{
+		{"Read", nvme.OpRead, nil, []blockdev.Op{blockdev.OpRead}},
+		{"Read of memory", nvme.OpRead, inMemory, nil},
+		{"Compare", nvme.OpCompare, nil, []blockdev.Op{blockdev.OpRead, blockdev.OpRead}},
+		{"Verify", nvme.OpVerify, nil, []blockdev.Op{blockdev.OpRead, blockdev.OpRead}},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			v := newTestVolume(1<<20, 4096)
+			var volume blockdev.Volume = v
+			if x.volume != nil {
+				volume = x.volume(v)
+			}
+			s := connect(t, newTarget(t, volume), testNQN)
+			defer s.close()
+			var data []byte
+			if x.op != nvme.OpVerify {
+				data = make([]byte, 2*pieceSize)
+			}
+			plain, durable := ioCommand(x.op, 0, 2*pieceSize/4096, 0), ioCommand(x.op, 0, 2*pieceSize/4096, nvme.ControlFUA)
+			s.io.must(plain, data)
+			if !slices.Equal(v.ops(), x.reads) {
+				t.Errorf("without FUA: %v", v.ops())
+			}
+			v.log = nil
+			s.io.must(durable, data)
+			if want := append(slices.Clone(x.reads), blockdev.OpFlush); !slices.Equal(v.ops(), want) {
+				t.Errorf("with FUA: %v, want %v", v.ops(), want)
+			}
+
+			failFlush(v)
+			for range 2 { // the loss isn't made good by another flush
+				s.io.fails(durable, data, nvme.StatusWriteFault|dnr)
+			}
+			s.io.fails(flushOf(1), nil, nvme.StatusWriteFault|dnr) // it covers more than those blocks
+			s.io.must(flushOf(1), nil)
+			s.io.must(durable, data)
+		})
+	}
+}
+
+// TestDurableReadUncached: FUA of a Read costs nothing if a completed write is durable anyway.
+func TestDurableReadUncached(t *testing.T) {
+	v := newTestVolume(1<<20, 4096)
+	v.info.VolatileCache = false
+	s := connect(t, newTarget(t, v), testNQN)
+	defer s.close()
+	s.io.must(ioCommand(nvme.OpRead, 0, 1, nvme.ControlFUA), make([]byte, 4096))
+	if want := []blockdev.Op{blockdev.OpRead}; !slices.Equal(v.ops(), want) {
+		t.Errorf("%v, want %v", v.ops(), want)
 	}
 }
 

@@ -63,15 +63,21 @@ func (r *Request) nextCompare() bool {
 	return r.nextPiece()
 }
 
-// nextPiece prepares the next read, or ends the command.
+// nextPiece prepares the next read, or the flush that FUA asks for, or ends the command.
 func (r *Request) nextPiece() bool {
 	e := &r.engine
 	c := &e.chain
-	if c.started && e.io.Err != nil {
+	switch {
+	case c.started && e.io.Op == blockdev.OpFlush:
+		r.endChain(r.durableReadStatus())
+		return false
+	case c.started && e.io.Err != nil:
 		r.endChain(r.volumeStatus(e.io.Err))
 		return false
-	}
-	if c.pos == c.end {
+	case c.pos == c.end && r.durableRead():
+		r.prepareFlush()
+		return true
+	case c.pos == c.end:
 		r.endChain(nvme.StatusSuccess)
 		return false
 	}

@@ -156,7 +156,7 @@ func TestFusedFailures(t *testing.T) {
 	}
 }
 
-// TestFusedDurable: FUA of the Write of a pair reaches the volume.
+// TestFusedDurable: FUA of the Write of a pair reaches the volume, and that of the Compare makes what it read durable.
 func TestFusedDurable(t *testing.T) {
 	v := newTestVolume(1<<20, 512)
 	s := connect(t, newTarget(t, v), testNQN)
@@ -171,6 +171,15 @@ func TestFusedDurable(t *testing.T) {
 		if v.fua != want {
 			t.Errorf("%d operations with FUA, want %d", v.fua, want)
 		}
+	}
+	v.log = nil
+	c := ioCommand(nvme.OpCompare, 0, 1, nvme.ControlFUA)
+	c.SetFuse(nvme.FuseFirst)
+	f := s.io.start(c, b)
+	endsFused(t, "Write", s.io.start(fusedCommand(nvme.OpWrite, nvme.FuseSecond, 0, 1), b), 0)
+	endsFused(t, "Compare", f, 0)
+	if want := []blockdev.Op{blockdev.OpRead, blockdev.OpFlush, blockdev.OpWrite}; !slices.Equal(v.ops(), want) {
+		t.Errorf("a Compare with FUA: %v, want %v", v.ops(), want)
 	}
 }
 

@@ -98,7 +98,7 @@ func (r *Request) read() {
 		if err == nil {
 			r.Data, r.SendData = segs, true
 			e.viewed, e.view = m, token
-			r.respond(nvme.StatusSuccess)
+			r.endRead()
 			return
 		}
 		//nolint:errorlint // the usual error first, because errors.Is costs an allocation
@@ -121,7 +121,17 @@ func (r *Request) haveRead() {
 		return
 	}
 	r.SendData = true
-	r.respond(nvme.StatusSuccess)
+	r.endRead()
+}
+
+// endRead responds to a Read, whose data is ready.
+func (r *Request) endRead() {
+	if !r.durableRead() {
+		r.respond(nvme.StatusSuccess)
+		return
+	}
+	r.prepareFlush()
+	r.submit(func(r *Request) { r.respond(r.durableReadStatus()) })
 }
 
 // useData makes r.Data the buffers of e.io.
