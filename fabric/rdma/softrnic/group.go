@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"slices"
+	"sync"
 	"sync/atomic"
 
 	"golang.org/x/net/bpf"
@@ -135,9 +136,11 @@ func (g *Group) Reach(netip.Addr, netip.Addr) (*RNIC, error) { return g.next(), 
 // Close ends every connection and frees the port. A second Close returns verbs.ErrClosed.
 func (g *Group) Close() error {
 	g.closed.Store(true)
-	var errs []error
-	for _, nic := range g.rnics {
-		errs = append(errs, nic.Close())
+	errs := make([]error, len(g.rnics))
+	var closing sync.WaitGroup // at once, since each may wait for its peers
+	for i, nic := range g.rnics {
+		closing.Go(func() { errs[i] = nic.Close() })
 	}
+	closing.Wait()
 	return errors.Join(errs...)
 }
