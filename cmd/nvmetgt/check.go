@@ -38,7 +38,7 @@ says everything that there is; only subsystems are needed:
     plain_udp: false                    # RDMA without segmentation offload and coalescing
     no_local_icrc: false                # RDMA: no ICRC with our kind on this host, if both have this
     local_memory: false                 # RDMA: shared memory with our kind and user here, if both have this
-    engines: 1                          # RDMA: RNICs at each address, 1 to 8: each employs one processor at most
+    engines: 1                          # RDMA: RNICs at each address, 1 to 8, each for a processor
     busy_poll: 250us                    # longest time to look for packets before sleeping; 0: never
     fault: loss=1%                      # RDMA: faults to inject; default: none
   limits:
