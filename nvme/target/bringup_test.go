@@ -236,10 +236,20 @@ func TestInstanceIdentity(t *testing.T) {
 	if err := id.Parse(identifyPage(s.admin, nvme.CNSNamespace, 1)); err != nil || id.RESCAP&nvme.RESCAPPersist != 0 {
 		t.Errorf("%v; RESCAP %#x: its reservations can't persist", err, id.RESCAP)
 	}
-	for nsid, want := range map[uint32]nvme.Status{1: nvme.StatusInvalidField, nvme.NSIDAll: nvme.StatusSuccess} {
-		c := command(func(c *nvme.Command) { c.SetSetFeatures(nvme.FeatResvPersistence, false, nsid, nvme.ResvPersistPTPL) })
-		if st := s.admin.do(c, nil).Status(); st.Code() != want.Code() {
-			t.Errorf("PTPL of namespace %#x: %v, want %v", nsid, st, want)
+	persist := func(nsid uint32) nvme.Command {
+		return command(func(c *nvme.Command) { c.SetSetFeatures(nvme.FeatResvPersistence, false, nsid, nvme.ResvPersistPTPL) })
+	}
+	for _, nsid := range []uint32{1, nvme.NSIDAll} {
+		s.admin.fails(persist(nsid), nil, nvme.StatusInvalidField|dnr) // the only namespace can't
+	}
+	if _, err := one.sub.AddNamespace(NamespaceConfig{NSID: 2, Volume: newTestVolume(1<<20, 512)}); err != nil {
+		t.Fatal(err)
+	}
+	s.admin.must(persist(nvme.NSIDAll), nil)
+	for nsid, want := range map[uint32]uint32{1: 0, 2: nvme.ResvPersistPTPL} {
+		get := command(func(c *nvme.Command) { c.SetGetFeatures(nvme.FeatResvPersistence, 0, nsid, 0) })
+		if got := s.admin.must(get, nil).DW0(); got != want {
+			t.Errorf("persistence of namespace %d is %#x, want %#x", nsid, got, want)
 		}
 	}
 	s.io.must(ioCommand(nvme.OpWriteUncorrectable, 100, 4, 0), nil)

@@ -69,17 +69,16 @@ func (c *controller) resvLog(look, retain bool) []byte {
 
 // setResvPersistence executes Set Features 83h.
 func (r *Request) setResvPersistence() {
-	c := r.engine.q.ctrl
 	all, ok := r.featureNamespaces()
-	persist := r.Cmd.CDW(11)&nvme.ResvPersistPTPL != 0
-	switch {
-	case !ok:
+	if !ok {
 		return // it has responded
-	case persist && (c.t.store == nil || r.Cmd.NSID() != nvme.NSIDAll && all[0].store() == nil):
-		r.fail(nvme.StatusInvalidField, offCDW11)
-		return
-	case persist: // of all namespaces, those are meant that can keep their reservations
-		all = slices.DeleteFunc(all, func(ns *Namespace) bool { return ns.store() == nil })
+	}
+	persist := r.Cmd.CDW(11)&nvme.ResvPersistPTPL != 0
+	if persist { // of all namespaces, those are meant that can keep their reservations
+		if all = slices.DeleteFunc(all, func(ns *Namespace) bool { return ns.store() == nil }); len(all) == 0 {
+			r.fail(nvme.StatusInvalidField, offCDW11)
+			return
+		}
 	}
 	r.saving(func() {
 		st := nvme.StatusSuccess
