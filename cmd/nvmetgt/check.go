@@ -44,7 +44,7 @@ says everything that there is; only subsystems are needed:
   limits:
     connections: 1024                   # of all hosts; one is one queue
     host_connections: 256               # from one address
-    half_open: 512                      # RDMA connections that hosts have yet to confirm, on an address
+    half_open: 512                      # RDMA connections that hosts have yet to confirm, of an RNIC
     host_half_open: 256                 # of them, from one address
     controllers: 1024
     queues: 64                          # I/O queues of a controller

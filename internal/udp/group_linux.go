@@ -3,6 +3,7 @@ package udp
 import (
 	"errors"
 	"net/netip"
+	"os"
 	"unsafe"
 
 	"golang.org/x/net/bpf"
@@ -18,26 +19,30 @@ func ListenGroup(addr netip.AddrPort, cfg Config, n int, steer []bpf.RawInstruct
 		return nil, &OpError{Op: "listen", Addr: addr, Kind: ErrUnsupported, Remedy: "use one socket at an address to share memory with neighbors"}
 	}
 	// Alone first: a shared socket would join those of another program of this user.
-	alone, err := newConn(addr, cfg, false)
+	first, err := newConn(addr, cfg, false)
 	if err != nil {
 		return nil, err
 	}
-	addr = alone.local
-	if err := alone.Close(); err != nil {
-		return nil, err
+	group := []Conn{first}
+	if err := share(first.fd); err != nil {
+		return nil, errors.Join(listenError(first.local, err), closeAll(group))
 	}
-	group := make([]Conn, 0, n)
-	for range n {
-		c, err := newConn(addr, cfg, true)
+	for len(group) < n {
+		c, err := newConn(first.local, cfg, true)
 		if err != nil {
 			return nil, errors.Join(err, closeAll(group))
 		}
 		group = append(group, c)
 	}
-	if err := group[0].(*conn).steer(steer); err != nil {
+	if err := first.steer(steer); err != nil {
 		return nil, errors.Join(err, closeAll(group))
 	}
 	return group, nil
+}
+
+// share lets further sockets of this user that are shared, too, have the port of a socket.
+func share(fd int) error {
+	return os.NewSyscallError("setsockopt SO_REUSEPORT", unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEPORT, 1))
 }
 
 // steer makes the kernel choose among the sockets that share c's port by a program.

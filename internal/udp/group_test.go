@@ -7,6 +7,8 @@ import (
 	"errors"
 	"math/rand/v2"
 	"net/netip"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"golang.org/x/net/bpf"
@@ -99,4 +101,39 @@ func TestGroupRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	again.Close()
+}
+
+// TestGroupsAtOnce: of several that want the same address at once, one gets it.
+func TestGroupsAtOnce(t *testing.T) {
+	addr := netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 91, byte(rand.N(256)), byte(1 + rand.N(254))}), 4791)
+	program, err := bpf.Assemble(byFirst)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var tries sync.WaitGroup
+	var got atomic.Int32
+	keep := make(chan struct{})
+	var tried sync.WaitGroup
+	for range 8 {
+		tried.Add(1)
+		tries.Go(func() {
+			group, err := ListenGroup(addr, Config{}, 3, program)
+			if err == nil {
+				got.Add(1)
+			} else if !errors.Is(err, ErrInUse) {
+				t.Error(err)
+			}
+			tried.Done()
+			<-keep
+			if err := closeAll(group); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	tried.Wait()
+	close(keep)
+	tries.Wait()
+	if got.Load() != 1 {
+		t.Errorf("%d have it", got.Load())
+	}
 }

@@ -32,8 +32,8 @@ func (c *conn) open(addr netip.AddrPort, shared bool) error {
 		return err
 	}
 	if shared {
-		if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEPORT, 1); err != nil {
-			return os.NewSyscallError("setsockopt SO_REUSEPORT", err)
+		if err := share(fd); err != nil {
+			return err
 		}
 	}
 	if err := unix.Bind(fd, sockaddr(addr, c.scope)); err != nil {

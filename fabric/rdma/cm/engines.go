@@ -10,7 +10,10 @@ import "github.com/nvme-anywhere/nvmeof/fabric/rdma/cm/mad"
 //
 // A message that names no ID of ours, a REQ or what concerns only that, goes to the Manager that the XOR of the sender's
 // bits 24 to 26 and 0 to 2 selects. So the connections of a host of our kind go to each Manager in turn; and those of
-// Linux, whose IDs count in the high byte.
+// Linux, whose IDs count in the high byte. (Of 3, 5, 6 or 7 Managers some get more.) A Manager knows its own connections
+// only: a peer that has restarted, and uses the number of a queue pair again, may come to another one, which doesn't see
+// that the old connection is stale (IBTA 12.9.8.3.1). That one then ends with its own retries, or its consumer's
+// keep-alive.
 
 // MaxEngines is the largest number of Managers at one address.
 const MaxEngines = 8

@@ -342,8 +342,8 @@ func newQP(p *pd, init verbs.QPInitAttr) (*qp, error) {
 }
 
 // qpTable finds queue pairs by number. The numbers are random: an attacker who doesn't know the number of a connection
-// has 8 million to try, or one million where several devices share an address. The number of a queue pair that is gone isn't reused soon: a peer that still waits for its
-// last packets (TIMEWAIT) would take it for the old connection's.
+// has 8 million to try, or one million where several devices share an address. The number of a queue pair that is gone
+// isn't reused soon: a peer that still waits for its last packets (TIMEWAIT) would take it for the old connection's.
 type qpTable struct {
 	all    []*qp
 	slots  []*qp // by the low bits of the number

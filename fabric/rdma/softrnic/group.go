@@ -104,7 +104,8 @@ func (g *Group) Offloads() string {
 	return how
 }
 
-// Faults returns the faults that are injected into each RNIC, or nil if there are none.
+// Faults returns the faults that are injected into the first RNIC, with the configuration of all, or nil if there are
+// none.
 func (g *Group) Faults() Faults { return g.rnics[0].Faults() }
 
 // each calls f for each RNIC.

@@ -22,23 +22,24 @@ type groupListener struct {
 	destroyed bool
 }
 
-func (g *Group) listen(of verbs.CMID, handler verbs.CMHandler, local netip.AddrPort, backlog int) (verbs.CMID, error) {
-	l := &groupListener{of: of, handler: handler}
+func (g *Group) listen(of *routedID, local netip.AddrPort, backlog int) error {
+	l := &groupListener{of: of, handler: of.handler}
 	l.calls.Lock() // until all is complete
 	defer l.calls.Unlock()
 	for _, nic := range g.rnics {
 		id, err := nic.CreateID(l.event)
 		if err != nil {
-			return nil, errors.Join(err, l.Destroy())
+			return errors.Join(err, l.Destroy())
 		}
 		l.all = append(l.all, id)
 		if err := id.Listen(local, backlog); err != nil {
-			return nil, errors.Join(err, l.Destroy())
+			return errors.Join(err, l.Destroy())
 		}
 		local = id.LocalAddr() // if a free port was wanted, all have the first's
 	}
 	l.CMID = l.all[0]
-	return l, nil
+	of.CMID = l
+	return nil
 }
 
 // event handles an event of an RNIC's listener, or of a connection request that has no handler of its own yet.

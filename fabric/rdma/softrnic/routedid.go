@@ -20,8 +20,8 @@ type routedID struct {
 type among interface {
 	// Reach returns the one from which dst is reached, with address src if that is valid.
 	Reach(src, dst netip.Addr) (*RNIC, error)
-	// listen returns what listens at local on those that have its address, on behalf of an identifier.
-	listen(of verbs.CMID, handler verbs.CMHandler, local netip.AddrPort, backlog int) (verbs.CMID, error)
+	// listen makes id an identifier that listens at local on those that have its address.
+	listen(id *routedID, local netip.AddrPort, backlog int) error
 }
 
 func newRoutedID(rnics among, handler verbs.CMHandler) *routedID {
@@ -69,12 +69,7 @@ func (id *routedID) Listen(local netip.AddrPort, backlog int) error {
 	if _, ok := id.CMID.(*unresolved); !ok {
 		return id.CMID.Listen(local, backlog)
 	}
-	l, err := id.among.listen(id, id.handler, local, backlog)
-	if err != nil {
-		return err
-	}
-	id.CMID = l
-	return nil
+	return id.among.listen(id, local, backlog)
 }
 
 // unresolved is an identifier without a device.

@@ -49,8 +49,7 @@ func (r *Routes) Watch(f func(*RNIC)) {
 }
 
 // Reach returns the RNIC from which dst is reached, with address src if that is valid, and each of them in turn if there
-// are several. Its errors are those of Open and
-// OpenFor, and verbs.ErrClosed after Close.
+// are several. Its errors are those of Open and OpenFor, and verbs.ErrClosed after Close.
 func (r *Routes) Reach(src, dst netip.Addr) (*RNIC, error) {
 	src, dst = src.Unmap(), dst.Unmap()
 	from := src
@@ -105,9 +104,7 @@ func (r *Routes) CreateID(handler verbs.CMHandler) (verbs.CMID, error) {
 	return newRoutedID(r, handler), nil
 }
 
-func (*Routes) listen(verbs.CMID, verbs.CMHandler, netip.AddrPort, int) (verbs.CMID, error) {
-	return nil, errNoListener
-}
+func (*Routes) listen(*routedID, netip.AddrPort, int) error { return errNoListener }
 
 // Close ends every connection and closes every RNIC. A second Close returns verbs.ErrClosed.
 func (r *Routes) Close() error {
