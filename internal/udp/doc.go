@@ -23,6 +23,12 @@
 // that sleeps in the socket is woken by a datagram of one byte, the bell, which Recv never returns. A caller can also
 // write a train directly to the shared memory (Sharing) instead of having Send gather it.
 //
+// # Groups
+//
+// Several sockets may share an address and port (ListenGroup), so that several goroutines can receive, each from its own.
+// A program that sees the first bytes of each datagram chooses among them. The kernel looks at a train as a whole: unless
+// it has been cut on its way, it goes where its first datagram does.
+//
 // # Ownership
 //
 // The bytes of a Train are read during Send and belong to the caller again when it returns. The bytes of a Received

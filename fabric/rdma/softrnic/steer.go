@@ -15,6 +15,9 @@ const (
 	madAt = 12 + 8 // behind BTH and DETH
 )
 
+// Numbers of queue pairs and communication IDs have room for the same indices.
+var _ [roce.MaxEngines]struct{} = [cm.MaxEngines]struct{}{}
+
 // steering returns the program that says which of several RNICs at an address a packet is for, by its index: the one
 // that has the queue pair, or the connection that a MAD is about.
 func steering(rnics int) []bpf.Instruction {
