@@ -58,6 +58,7 @@ type history struct {
 	client *volumetest.Client
 	ledger *crash.Ledger
 	spare  []byte // memory to recover in
+	heir   []byte // memory of a program that continues where this one was killed
 	busy   [simBlocks]bool
 	seq    uint64
 	loans  []openLoan
@@ -92,7 +93,7 @@ func (k simKind) run(t testing.TB, seed uint64, most int, faults memFaults) (int
 	copy(image[superSize:], s.encode())
 	h := &history{
 		kind: k, rnd: rand.New(rand.NewPCG(seed, 0)), ledger: crash.NewLedger(simBlocks),
-		spare: mapped(t, size), most: most,
+		spare: mapped(t, size), heir: mapped(t, size), most: most,
 	}
 	h.mem = newSimMemory(mapped(t, size), image, int64(s.extents[0].dataOff), faults)
 	var err error
@@ -359,7 +360,7 @@ func (h *history) release() {
 	h.v.Release(x.token)
 }
 
-// point is a moment at which the power may fail, or other operations happen.
+// point is a moment at which the power may fail, the program be killed, or other operations happen.
 func (h *history) point() {
 	if h.quiet || h.err != nil || h.points >= h.most {
 		return
@@ -373,6 +374,11 @@ func (h *history) point() {
 	floor := h.ledger.Floor()
 	if err := h.recovered(floor, h.mem.crash(h.rnd)); err != nil && h.err == nil {
 		h.err = fmt.Errorf("point %d: %w", h.points, err)
+	}
+	if h.err == nil && h.rnd.IntN(killEvery) == 0 {
+		if err := h.killed(floor); err != nil {
+			h.err = fmt.Errorf("point %d, killed: %w", h.points, err)
+		}
 	}
 }
 
@@ -413,7 +419,7 @@ func (h *history) recovered(floor crash.Floor, image []byte) error {
 	return nil
 }
 
-// TestCrashes lets the power fail at every point of random histories.
+// TestCrashes lets the power fail at every point of random histories, and kills the program at some of them.
 func TestCrashes(t *testing.T) {
 	points := simPoints
 	if s := os.Getenv("NVMEOF_CRASH_POINTS"); s != "" {

@@ -45,6 +45,15 @@ func newSimMemory(mem, image []byte, data int64, faults memFaults) *simMemory {
 	}
 }
 
+// fork returns the memory as another program finds it that continues, in mem, where this one was killed.
+func (s *simMemory) fork(mem []byte) *simMemory {
+	s.observe()
+	copy(mem, s.mem)
+	return &simMemory{
+		mem: mem, seen: bytes.Clone(s.seen), m: s.m.Clone(), faults: s.faults, data: s.data, point: func() {},
+	}
+}
+
 // observe tells the medium what was stored.
 func (s *simMemory) observe() {
 	const step = 512

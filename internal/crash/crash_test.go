@@ -59,6 +59,22 @@ func TestMediumStates(t *testing.T) {
 	}
 }
 
+// TestMediumClone: a clone has the same states, and goes on by itself.
+func TestMediumClone(t *testing.T) {
+	m := Restore([]byte("aabb"), 2)
+	m.WriteAt([]byte("11"), 0)
+	m.WriteBack(0, 2)
+	m.WriteAt([]byte("22"), 0)
+	c := m.Clone()
+	wantStates(t, c, "aabb", "11bb", "22bb")
+	c.Fence()
+	c.WriteAt([]byte("33"), 2)
+	wantStates(t, c, "11bb", "22bb", "1133", "2233")
+	wantStates(t, m, "aabb", "11bb", "22bb")
+	m.Fence()
+	wantStates(t, m, "11bb", "22bb")
+}
+
 func TestStamp(t *testing.T) {
 	old, fresh := make([]byte, 512), make([]byte, 512)
 	Stamp(old, 7, 1)

@@ -132,6 +132,20 @@ func (m *Medium) Forget() {
 	clear(m.pending)
 }
 
+// Clone returns a medium that holds the same, durable or not.
+func (m *Medium) Clone() *Medium {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	c := &Medium{
+		unit: m.unit, image: slices.Clone(m.image), durable: slices.Clone(m.durable),
+		pending: make(map[int64]*history, len(m.pending)),
+	}
+	for u, h := range m.pending {
+		c.pending[u] = &history{slices.Clone(h.versions), h.backed}
+	}
+	return c
+}
+
 // Pending returns the number of units that a power failure may revert.
 func (m *Medium) Pending() int {
 	m.mu.Lock()
