@@ -23,7 +23,6 @@ type batch struct {
 	first int  // iov[:first] is sent
 	n     int  // iov[:n] is in use
 	open  bool // iov[n-1] ends where stage ends, and may be extended
-	msg   unix.Msghdr
 
 	onDemand bool // pages of gathered data may be missing
 
@@ -74,6 +73,9 @@ func (b *batch) gatherWhole(p []byte, f pdu.Format) {
 
 func (b *batch) empty() bool { return b.first == b.n }
 
+// unsent returns what is still to send.
+func (b *batch) unsent() []unix.Iovec { return b.iov[b.first:b.n] }
+
 // length returns the number of bytes still to send.
 func (b *batch) length() int {
 	n := 0
@@ -102,10 +104,4 @@ func (b *batch) sent(n int) {
 func (b *batch) reset() {
 	b.stage = b.stage[:0]
 	b.first, b.n, b.open, b.onDemand = 0, 0, false, false
-}
-
-func (b *batch) sendmsg(fd, flags int) (int, unix.Errno) {
-	b.msg.Iov = &b.iov[b.first]
-	b.msg.SetIovlen(b.n - b.first)
-	return call(unix.SYS_SENDMSG, fd, &b.msg, flags, b.onDemand)
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/nvme-anywhere/nvmeof/fabric/tcp/pdu"
+	"github.com/nvme-anywhere/nvmeof/fabric/tcp/socket"
 	"github.com/nvme-anywhere/nvmeof/internal/busypoll"
 )
 
@@ -71,6 +72,8 @@ type TargetConfig struct {
 	Log *slog.Logger
 	// Tap makes the Tap that sees the bytes of a connection; nil for none.
 	Tap func(local, remote netip.AddrPort) Tap
+	// Network makes the connections; nil means socket.System, the kernel's TCP.
+	Network socket.Network
 }
 
 // Validate returns an error, of kind ErrConfig, that names the first invalid field of c, or nil.
@@ -113,6 +116,7 @@ func (c *TargetConfig) fill() {
 	c.MaxPeerConns = cmp.Or(c.MaxPeerConns, defaultMaxPeerConns)
 	c.ConnectTimeout = cmp.Or(c.ConnectTimeout, defaultConnectTimeout)
 	c.DataTimeout = cmp.Or(c.DataTimeout, defaultDataTimeout)
+	c.Network = cmp.Or(c.Network, socket.System)
 }
 
 // HostConfig configures a Transport. The zero value asks for no digests.
@@ -129,6 +133,8 @@ type HostConfig struct {
 	Memory int64
 	// Tap makes the Tap that sees the bytes of a connection; nil for none.
 	Tap func(local, remote netip.AddrPort) Tap
+	// Network makes the connections; nil means socket.System, the kernel's TCP.
+	Network socket.Network
 }
 
 // Validate returns an error, of kind ErrConfig, that names the first invalid field of c, or nil.
@@ -153,6 +159,7 @@ func validBusyPoll(d time.Duration) error {
 func (c *HostConfig) fill() {
 	c.ConnectTimeout = cmp.Or(c.ConnectTimeout, defaultConnectTimeout)
 	c.Memory = cmp.Or(c.Memory, defaultHostMemory)
+	c.Network = cmp.Or(c.Network, socket.System)
 }
 
 // digests returns the digests that c asks for.

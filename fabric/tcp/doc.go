@@ -26,6 +26,12 @@
 // nothing, because something else uses the processors that the peer needs, none are made for as long as sleeping
 // makes waits shorter.
 //
+// # Sockets
+//
+// Package socket says what is needed of TCP, and is the only one that makes system calls on sockets. A program may have
+// another TCP than the kernel's carry its connections (TargetConfig.Network and HostConfig.Network), as the simulation
+// in tests/simulation does.
+//
 // # Within one host
 //
 // A connection that doesn't leave the host uses Reno instead of the system's congestion control, which may pace

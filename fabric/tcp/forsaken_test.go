@@ -1,7 +1,6 @@
 package tcp
 
 import (
-	"net"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -9,7 +8,7 @@ import (
 
 	"github.com/nvme-anywhere/nvmeof/blockdev"
 	"github.com/nvme-anywhere/nvmeof/fabric/tcp/pdu"
-	"github.com/nvme-anywhere/nvmeof/internal/soon"
+	"github.com/nvme-anywhere/nvmeof/fabric/tcp/socket"
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
@@ -78,7 +77,7 @@ func TestForsaken(t *testing.T) {
 				p.send(inline(p, 2))
 				reset(p)
 				for err := error(nil); err == nil; {
-					_, err = conn.tcp.Write([]byte{0})
+					_, err = conn.conn.(*socket.TCP).Write([]byte{0})
 				}
 			},
 			writes: 1,
@@ -128,46 +127,5 @@ func TestForsaken(t *testing.T) {
 				t.Errorf("%d writes were executed, want %d", n, c.writes)
 			}
 		})
-	}
-}
-
-// TestEnded: a connection that its host has closed is found to have ended, and checking that, as the target does before
-// each command if commands are rare, doesn't allocate.
-func TestEnded(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	host, err := net.Dial("tcp", l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer host.Close()
-	conn, err := l.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	r, err := newReader(conn.(*net.TCPConn), nil, pdu.Controller, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := r.raw.Read(func(fd uintptr) bool {
-		r.fd = int(fd)
-		if n := testing.AllocsPerRun(100, func() {
-			if r.ended() {
-				t.Error("it has ended")
-			}
-		}); n > 0 {
-			t.Errorf("%v allocations", n)
-		}
-		host.Close()
-		if !soon.Until(r.ended) {
-			t.Error("it hasn't ended")
-		}
-		return true
-	}); err != nil {
-		t.Error(err)
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/nvme-anywhere/nvmeof/blockdev"
 	"github.com/nvme-anywhere/nvmeof/fabric/tcp/pdu"
+	"github.com/nvme-anywhere/nvmeof/fabric/tcp/socket"
 	"github.com/nvme-anywhere/nvmeof/internal/fuzzing"
 	"github.com/nvme-anywhere/nvmeof/nvme"
 	"github.com/nvme-anywhere/nvmeof/nvme/host"
@@ -111,12 +112,12 @@ func newFuzzSocket(t *testing.T) *fuzzSocket {
 	return &fuzzSocket{file}
 }
 
-func (s *fuzzSocket) conn(t *testing.T) *net.TCPConn {
+func (s *fuzzSocket) conn(t *testing.T) socket.Conn {
 	c, err := net.FileConn(s.file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return c.(*net.TCPConn)
+	return socketOf(t, c)
 }
 
 // FuzzTarget sends a target an arbitrary stream, after as much of a valid beginning as how says. Nothing
@@ -312,14 +313,10 @@ func (w *hostWorld) feed(stream []byte) {
 func (w *hostWorld) open() {
 	conn := w.socket.conn(w.t)
 	w.c = newClient(w.t, 64)
-	var err error
 	w.tr.queues.Begin()
-	w.q, err = newHostQueue(w.tr, conn, host.QueueAttr{
+	w.q = newHostQueue(w.tr, conn, host.QueueAttr{
 		Remote: addrPort(conn.RemoteAddr()), QID: 1, CNTLID: 1, Size: 64, InCapsule: 4096, Sink: w.c,
 	})
-	if err != nil {
-		w.t.Fatal(err)
-	}
 	w.c.q = w.q
 	w.q.decided.Store(true) // as Dial does
 	w.q.w.dead.Store(true)

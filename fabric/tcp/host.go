@@ -3,10 +3,10 @@ package tcp
 import (
 	"context"
 	"fmt"
-	"net"
 	"time"
 
 	"github.com/nvme-anywhere/nvmeof/fabric/tcp/pdu"
+	"github.com/nvme-anywhere/nvmeof/fabric/tcp/socket"
 	"github.com/nvme-anywhere/nvmeof/internal/inuse"
 	"github.com/nvme-anywhere/nvmeof/internal/mem"
 	"github.com/nvme-anywhere/nvmeof/nvme"
@@ -84,26 +84,19 @@ func (t *Transport) Dial(ctx context.Context, a host.QueueAttr) (host.TransportQ
 		t.queues.End()
 		return nil, &ConnError{Stage: "connect", Peer: a.Remote, Err: err}
 	}
-	q, err := newHostQueue(t, conn, a)
-	if err != nil {
-		_ = conn.Close()
-		t.queues.End()
-		return nil, &ConnError{Stage: "initialize", Peer: a.Remote, Err: err}
-	}
+	q := newHostQueue(t, conn, a)
 	if err := q.initialize(ctx); err != nil {
 		return nil, err
 	}
 	return q, nil
 }
 
-func (t *Transport) connect(ctx context.Context, a host.QueueAttr) (*net.TCPConn, error) {
-	d := net.Dialer{Timeout: t.cfg.ConnectTimeout}
-	if a.Local.IsValid() {
-		d.LocalAddr = &net.TCPAddr{IP: a.Local.AsSlice(), Zone: a.Local.Zone()}
-	}
-	c, err := d.DialContext(ctx, "tcp", a.Remote.String())
+func (t *Transport) connect(ctx context.Context, a host.QueueAttr) (socket.Conn, error) {
+	limited, cancel := context.WithTimeout(ctx, t.cfg.ConnectTimeout)
+	defer cancel()
+	c, err := t.cfg.Network.Dial(limited, a.Local, a.Remote)
 	if err == nil {
-		return c.(*net.TCPConn), nil
+		return c, nil
 	}
 	if at, limited := ctx.Deadline(); limited && !time.Now().Before(at) {
 		<-ctx.Done() // net has a timer of its own for ctx's deadline, which may be first
@@ -114,8 +107,8 @@ func (t *Transport) connect(ctx context.Context, a host.QueueAttr) (*net.TCPConn
 
 // initialize exchanges ICReq and ICResp. On failure the connection is gone when it returns.
 func (q *hostQueue) initialize(ctx context.Context) error {
-	_ = q.tcp.SetReadDeadline(time.Now().Add(q.t.cfg.ConnectTimeout))
-	tapFunc(q.t.cfg.Tap).attach(q.tcp, q.r, q.w)
+	_ = q.conn.SetReadDeadline(time.Now().Add(q.t.cfg.ConnectTimeout))
+	tapFunc(q.t.cfg.Tap).attach(q.conn, q.r, q.w)
 	go q.w.serve()
 	go q.serve()
 	q.w.post(newPlain(pdu.ICReq{Digests: q.digests}.Append(nil)), 0)

@@ -4,16 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/netip"
 	"os"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/nvme-anywhere/nvmeof/fabric/tcp/pdu"
+	"github.com/nvme-anywhere/nvmeof/fabric/tcp/socket"
 	"github.com/nvme-anywhere/nvmeof/nvme"
 	"github.com/nvme-anywhere/nvmeof/nvme/host"
 )
@@ -22,7 +20,7 @@ import (
 // core, and pduHandler for its reader, whose goroutine is the only one that calls the Sink.
 type hostQueue struct {
 	t       *Transport
-	tcp     *net.TCPConn
+	conn    socket.Conn
 	attr    host.QueueAttr
 	remote  netip.AddrPort
 	local   netip.AddrPort
@@ -50,24 +48,19 @@ type hostQueue struct {
 	late   []*hostSlot // responses that waited for their command's data to be sent
 }
 
-func newHostQueue(t *Transport, conn *net.TCPConn, a host.QueueAttr) (*hostQueue, error) {
-	q := &hostQueue{t: t, tcp: conn, attr: a, remote: a.Remote, local: addrPort(conn.LocalAddr()),
+func newHostQueue(t *Transport, conn socket.Conn, a host.QueueAttr) *hostQueue {
+	q := &hostQueue{t: t, conn: conn, attr: a, remote: a.Remote, local: addrPort(conn.LocalAddr()),
 		digests: t.cfg.digests(),
 		ready:   make(chan struct{}), ended: make(chan struct{})}
-	var err error
-	if q.r, err = newReader(conn, q, pdu.Host, t.cfg.BusyPoll); err != nil {
-		return nil, err
-	}
-	if q.w, err = newWriter(conn, &t.counters.Out); err != nil {
-		return nil, err
-	}
+	q.r = newReader(conn, q, pdu.Host, t.cfg.BusyPoll)
+	q.w = newWriter(conn, &t.counters.Out)
 	q.slots = make([]hostSlot, a.SlotOf(0xffff)+1)
 	for i := range q.slots {
 		q.slots[i].q = q
 	}
 	t.counters.Accepted.Add(1)
 	t.counters.Connections.Add(1)
-	return q, nil
+	return q
 }
 
 // serve runs the connection to its end.
@@ -100,14 +93,7 @@ func (q *hostQueue) Size() int { return q.attr.Size }
 func (q *hostQueue) Local() netip.AddrPort { return q.local }
 
 // RTT implements host.TransportQueue: it returns TCP's own smoothed estimate.
-func (q *hostQueue) RTT() (rtt time.Duration) {
-	_ = q.r.raw.Control(func(fd uintptr) {
-		if info, err := unix.GetsockoptTCPInfo(int(fd), unix.SOL_TCP, unix.TCP_INFO); err == nil {
-			rtt = time.Duration(info.Rtt) * time.Microsecond
-		}
-	})
-	return rtt
-}
+func (q *hostQueue) RTT() time.Duration { return q.conn.RTT() }
 
 // Close implements host.TransportQueue. It must not be called from the Sink.
 func (q *hostQueue) Close() error {
@@ -118,7 +104,7 @@ func (q *hostQueue) Close() error {
 }
 
 // shut wakes the reader, which ends the connection.
-func (q *hostQueue) shut() { _ = q.tcp.CloseRead() }
+func (q *hostQueue) shut() { _ = q.conn.CloseRead() }
 
 // batch implements pduHandler.
 func (q *hostQueue) batch() {
@@ -167,7 +153,7 @@ func (q *hostQueue) initialized(b []byte) error {
 	q.maxH2CData = p.MAXH2CDATA
 	q.r.rules.Ready = true
 	q.r.rules.Format = pdu.Format{Digests: q.digests} // our HPDA is 0
-	_ = q.tcp.SetReadDeadline(time.Time{})
+	_ = q.conn.SetReadDeadline(time.Time{})
 	close(q.ready)
 	return nil
 }
@@ -337,10 +323,10 @@ func (q *hostQueue) end(err error) {
 	q.w.kill(ErrClosed)
 	q.w.settle()
 	if fault != nil {
-		linger(q.tcp)
+		linger(q.conn)
 	}
 	q.w.close()
-	abort(q.tcp)
+	abort(q.conn)
 	q.t.counters.Connections.Add(-1)
 	q.err = err
 	if !q.decided.CompareAndSwap(false, true) {

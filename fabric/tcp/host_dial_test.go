@@ -235,10 +235,7 @@ func TestHostDialGivesUp(t *testing.T) {
 		ctrl.send(goodResp.Append(nil))
 		sink := newClient(t, 32)
 		tr.queues.Begin()
-		q, err := newHostQueue(tr, conn.(*net.TCPConn), host.QueueAttr{Remote: addrPort(conn.RemoteAddr()), Size: 32, Sink: sink})
-		if err != nil {
-			t.Fatal(err)
-		}
+		q := newHostQueue(tr, socketOf(t, conn), host.QueueAttr{Remote: addrPort(conn.RemoteAddr()), Size: 32, Sink: sink})
 		if err := q.initialize(ctx); err == nil {
 			if err := q.Close(); err != nil { // it was there before Dial looked
 				t.Fatal(err)

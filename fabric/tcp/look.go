@@ -102,14 +102,14 @@ func (l *looker) end() {
 // between, except while disks are waited for: that would wake a thread, which mostly finds no goroutine to run and
 // delays the answer. The processor isn't offered to other programs (sched_yield): on a busy machine that costs a
 // whole time slice.
-func (r *reader) lookFor(fd uintptr, limit time.Duration) (int, unix.Errno) {
+func (r *reader) lookFor(limit time.Duration) (int, unix.Errno) {
 	defer lookers.Add(-1)
 	if lookers.Add(1) > int32(maxLookers) {
 		return 0, unix.EAGAIN
 	}
 	disks := r.onDuty && r.attendant.Awaits()
 	for !r.stopped.Load() && r.look.atWork.most() <= maxLookers {
-		n, errno := r.receive(fd)
+		n, errno := r.receive()
 		if errno != unix.EAGAIN {
 			r.look.poller.Looked(true)
 			return n, errno

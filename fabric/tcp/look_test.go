@@ -12,7 +12,7 @@ import (
 )
 
 // lookingReader returns a reader that may look for as long as it likes, and its peer.
-func lookingReader(t *testing.T) (*reader, int, net.Conn) {
+func lookingReader(t *testing.T) (*reader, net.Conn) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -28,17 +28,12 @@ func lookingReader(t *testing.T) (*reader, int, net.Conn) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _, _ = peer.Close(), c.Close() })
-	r, err := newReader(c.(*net.TCPConn), &recorder{}, pdu.Controller, time.Second)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var fd int
-	_ = r.raw.Control(func(f uintptr) { fd = int(f) })
+	r := newReader(socketOf(t, c), &recorder{}, pdu.Controller, time.Second)
 	r.look.atWork = &census{began: time.Now()}
 	if r.look.begin(false) == 0 {
 		t.Fatal("a new connection doesn't look")
 	}
-	return r, fd, peer
+	return r, peer
 }
 
 // TestMostLookers: half of the processors look, or the only one.
@@ -61,10 +56,10 @@ func TestLookMakesRoom(t *testing.T) {
 			}
 		},
 	} {
-		r, fd, _ := lookingReader(t)
+		r, _ := lookingReader(t)
 		before := lookers.Load()
 		crowd(r)
-		if _, errno := r.lookFor(uintptr(fd), time.Hour); errno != unix.EAGAIN {
+		if _, errno := r.lookFor(time.Hour); errno != unix.EAGAIN {
 			t.Errorf("%s: %v", name, errno)
 		}
 		if r.tally.blocked != 0 {
@@ -76,12 +71,12 @@ func TestLookMakesRoom(t *testing.T) {
 
 // TestLookEnds: a look ends when its time is over, and when the reader is asked for something else.
 func TestLookEnds(t *testing.T) {
-	r, fd, _ := lookingReader(t)
-	if _, errno := r.lookFor(uintptr(fd), time.Millisecond); errno != unix.EAGAIN {
+	r, _ := lookingReader(t)
+	if _, errno := r.lookFor(time.Millisecond); errno != unix.EAGAIN {
 		t.Error(errno)
 	}
 	r.interrupt()
-	if _, errno := r.lookFor(uintptr(fd), time.Hour); errno != unix.EAGAIN {
+	if _, errno := r.lookFor(time.Hour); errno != unix.EAGAIN {
 		t.Error(errno)
 	}
 	if n := lookers.Load(); n != 0 {
@@ -94,7 +89,7 @@ func TestLookEnds(t *testing.T) {
 // the count begins anew with the next turn.
 func TestDeepQueueSleeps(t *testing.T) {
 	turn := func(h pdu.Header, n int) (r *reader, looks bool) {
-		r, _, _ = lookingReader(t)
+		r, _ = lookingReader(t)
 		for range n {
 			r.look.took(h)
 		}
@@ -130,7 +125,7 @@ func TestDeepQueueSleeps(t *testing.T) {
 // TestOthersRunWhileLooking: if Go runs one goroutine at a time, the goroutine that has to send what a look waits for
 // gets to run.
 func TestOthersRunWhileLooking(t *testing.T) {
-	r, fd, peer := lookingReader(t)
+	r, peer := lookingReader(t)
 	before := runtime.GOMAXPROCS(1)
 	defer runtime.GOMAXPROCS(before)
 	asked := make(chan struct{})
@@ -138,7 +133,7 @@ func TestOthersRunWhileLooking(t *testing.T) {
 		r.interrupt()
 		close(asked)
 	}()
-	if _, errno := r.lookFor(uintptr(fd), time.Hour); errno != unix.EAGAIN {
+	if _, errno := r.lookFor(time.Hour); errno != unix.EAGAIN {
 		t.Error(errno)
 	}
 	if n := r.tally.blocked; n > 100 { // in 10 ms, when the runtime interrupts a look, there are thousands
@@ -151,7 +146,7 @@ func TestOthersRunWhileLooking(t *testing.T) {
 		_, err := peer.Write([]byte{1})
 		sent <- err
 	}()
-	n, errno := r.lookFor(uintptr(fd), time.Hour)
+	n, errno := r.lookFor(time.Hour)
 	if n != 1 || errno != 0 {
 		t.Errorf("%d bytes, %v", n, errno)
 	}
@@ -162,11 +157,8 @@ func TestOthersRunWhileLooking(t *testing.T) {
 
 // TestSleepsWithoutBusyPoll: with NoBusyPoll a reader never looks.
 func TestSleepsWithoutBusyPoll(t *testing.T) {
-	r, _, _ := lookingReader(t)
-	quiet, err := newReader(r.tcp, &recorder{}, pdu.Controller, NoBusyPoll)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r, _ := lookingReader(t)
+	quiet := newReader(r.conn, &recorder{}, pdu.Controller, NoBusyPoll)
 	if d := quiet.look.begin(false); d != 0 {
 		t.Errorf("looks for %v", d)
 	}

@@ -1,12 +1,13 @@
 package tcp
 
 import (
-	"io"
-	"net"
 	"net/netip"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/nvme-anywhere/nvmeof/fabric/tcp/pdu"
+	"github.com/nvme-anywhere/nvmeof/fabric/tcp/socket"
 )
 
 // plain is a PDU without digest that is sent once: ICReq, ICResp, TermReq.
@@ -27,20 +28,30 @@ func (m *plain) written() {}
 
 // linger waits, for a limited time, until the peer has closed its side too. Closing a socket with
 // unread data would reset the connection, and discard the terminate request.
-func linger(c *net.TCPConn) {
+func linger(c socket.Conn) {
 	_ = c.CloseWrite()
 	_ = c.SetReadDeadline(time.Now().Add(lingerTime))
-	_, _ = io.Copy(io.Discard, struct{ io.Reader }{c})
+	var discarded [1]unix.Iovec
+	setIov(&discarded[0], make([]byte, chunkSize))
+	_ = c.WhenReadable(func() bool {
+		for {
+			switch n, _, errno := c.Recv(discarded[:], false); {
+			case errno == unix.EAGAIN:
+				return false
+			case n == 0 && errno != unix.EINTR:
+				return true
+			}
+		}
+	})
 }
 
 // abort closes a host's connection by a reset, so that the system sends nothing of what it still holds, and the
 // controller knows that nobody waits for the commands that it has received (targetConn.arrived). Those commands have
 // failed for their issuers, who may send them again on another connection, and write other data afterwards. If nothing
 // is left to discard, the FIN before the reset says that the connection was closed rather than lost.
-func abort(c *net.TCPConn) {
+func abort(c socket.Conn) {
 	_ = c.CloseWrite()
-	_ = c.SetLinger(0)
-	_ = c.Close()
+	_ = c.Abort()
 }
 
 // terminatedBy returns the error for a terminate request of the peer.

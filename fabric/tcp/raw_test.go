@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/nvme-anywhere/nvmeof/fabric/tcp/pdu"
+	"github.com/nvme-anywhere/nvmeof/fabric/tcp/socket"
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
@@ -34,6 +35,16 @@ func rawHost(t testing.TB, tt *testTarget) *raw {
 		t.Fatal(err)
 	}
 	return newRaw(t, c)
+}
+
+// socketOf returns the socket.Conn of c.
+func socketOf(t testing.TB, c net.Conn) socket.Conn {
+	t.Helper()
+	s, err := socket.Of(c.(*net.TCPConn))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
 }
 
 // initialize exchanges ICReq and ICResp.

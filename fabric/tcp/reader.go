@@ -1,19 +1,16 @@
 package tcp
 
 import (
-	"encoding/binary"
 	"errors"
 	"io"
-	"net"
 	"os"
 	"sync/atomic"
-	"syscall"
 	"time"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/nvme-anywhere/nvmeof/fabric/tcp/pdu"
+	"github.com/nvme-anywhere/nvmeof/fabric/tcp/socket"
 	"github.com/nvme-anywhere/nvmeof/internal/busypoll"
 	"github.com/nvme-anywhere/nvmeof/internal/duty"
 	"github.com/nvme-anywhere/nvmeof/nvme"
@@ -31,8 +28,6 @@ const (
 	directTail = 4 << 10
 	// maxReadIov is how many pieces one receive call fills.
 	maxReadIov = 64
-	// established is TCP_ESTABLISHED of Linux.
-	established = 1
 )
 
 // pduHandler is the half of a connection that understands PDUs. All calls come from inside
@@ -63,14 +58,13 @@ const (
 	wantDigest
 )
 
-// reader receives PDUs. It runs inside one RawConn.Read for as long as nothing interrupts it:
-// when a receive call leaves the socket empty, and the kernel said so (TCP_INQ, which counts a
-// FIN as a byte), it goes straight back to waiting for the poller's next edge and saves the call
-// that would only return EAGAIN. A reset that arrived together with the data makes no further edge,
-// so the reader does this only if something was sent since, which a reset connection would refuse.
+// reader receives PDUs. It runs inside one WhenReadable for as long as nothing interrupts it:
+// when a receive call leaves the socket empty, and says so, it goes straight back to waiting for the
+// next event and saves the call that would only return EAGAIN. A reset that arrived together with the
+// data makes no further event, so the reader does this only if something was sent since, which a reset
+// connection would refuse.
 type reader struct {
-	tcp   *net.TCPConn
-	raw   syscall.RawConn
+	conn  socket.Conn
 	h     pduHandler
 	rules pdu.Rules
 	tally tally
@@ -110,32 +104,21 @@ type reader struct {
 	tap    Tap // may be nil
 	tapped [][]byte
 
-	poll func(fd uintptr) bool
-	fd   int // inside poll
-	msg  unix.Msghdr
-	iov  [maxReadIov]unix.Iovec
-	oob  [cmsgSpace]byte
+	poll  func() bool
+	parts int // of iov that the last receive call was given
+	iov   [maxReadIov]unix.Iovec
 }
 
 // meantimeBytes is how many available bytes are received between two errands: a task may be offered again each time it
 // is done, and must not keep the reader from receiving.
 const meantimeBytes = 1 << 20
 
-// cmsgSpace is room for one control message with a 4-byte integer.
-const cmsgSpace = unix.SizeofCmsghdr + 8
-
-func newReader(c *net.TCPConn, h pduHandler, self pdu.Role, busyPoll time.Duration) (*reader, error) {
-	raw, err := c.SyscallConn()
-	if err != nil {
-		return nil, err
-	}
-	r := &reader{tcp: c, raw: raw, h: h, buf: make([]byte, chunkSize), dst: make([][]byte, 0, 8)}
+func newReader(c socket.Conn, h pduHandler, self pdu.Role, busyPoll time.Duration) *reader {
+	r := &reader{conn: c, h: h, buf: make([]byte, chunkSize), dst: make([][]byte, 0, 8)}
 	r.look = looker{longest: busypoll.Longest(busyPoll), atWork: &atWork}
 	r.rules = pdu.Rules{Self: self}
 	r.poll = r.pollOnce
-	// Without TCP_INQ (before Linux 4.18) the reader just makes the extra call.
-	_ = raw.Control(func(fd uintptr) { _ = unix.SetsockoptInt(int(fd), unix.SOL_TCP, unix.TCP_INQ, 1) })
-	return r, nil
+	return r
 }
 
 // errReplaced says that another goroutine has taken over as the reader.
@@ -153,10 +136,10 @@ func (r *reader) run() error {
 
 func (r *reader) readAll() error {
 	for {
-		err := r.raw.Read(r.poll)
+		err := r.conn.WhenReadable(r.poll)
 		if err == nil && r.errand {
 			r.errand = false
-			r.drained = false // RawConn.Read forgets an edge that arrived meanwhile
+			r.drained = false // WhenReadable forgets an edge that arrived meanwhile
 			if !r.attendant.Work() {
 				return errReplaced
 			}
@@ -172,20 +155,19 @@ func (r *reader) readAll() error {
 		if err := r.h.interrupted(); err != nil {
 			return err
 		}
-		// RawConn.Read forgets an edge that arrived meanwhile: receive before waiting again.
+		// WhenReadable forgets an edge that arrived meanwhile: receive before waiting again.
 		r.drained = false
 	}
 }
 
-// pollOnce is called by RawConn.Read, first at once and then after each wait. It returns false to wait.
-func (r *reader) pollOnce(fd uintptr) (over bool) {
-	r.fd = int(fd)
+// pollOnce is called by WhenReadable, first at once and then after each wait. It returns false to wait.
+func (r *reader) pollOnce() (over bool) {
 	r.look.end()
 	if r.attendant != nil && !r.onDuty {
 		r.onDuty = true
 		r.attendant.Arrive()
 	}
-	over = r.receiveAll(fd)
+	over = r.receiveAll()
 	if !over {
 		r.leave()
 	}
@@ -209,15 +191,15 @@ func (r *reader) offered() bool {
 	return r.errand
 }
 
-// receiveAll receives until nothing is left, and returns false, or until there is a reason to leave RawConn.Read, and
+// receiveAll receives until nothing is left, and returns false, or until there is a reason to leave WhenReadable, and
 // returns true.
-func (r *reader) receiveAll(fd uintptr) bool {
+func (r *reader) receiveAll() bool {
 	for {
 		sent, err := r.h.flush()
 		if r.err = err; err != nil || (r.meantime <= 0 || r.drained) && r.offered() {
 			return true
 		}
-		n, errno := r.await(fd, sent)
+		n, errno := r.await(sent)
 		switch {
 		case errno == unix.EINTR:
 			continue
@@ -231,7 +213,7 @@ func (r *reader) receiveAll(fd uintptr) bool {
 			return true
 		}
 		if r.tap != nil {
-			r.tapped = pieces(r.tapped, r.iov[:r.msg.Iovlen])
+			r.tapped = pieces(r.tapped, r.iov[:r.parts])
 			r.tap.Received(r.tapped, n)
 		}
 		r.h.batch()
@@ -247,20 +229,20 @@ func (r *reader) receiveAll(fd uintptr) bool {
 // interrupt makes the reader call the handler's interrupted soon. Any goroutine may call it.
 func (r *reader) interrupt() {
 	r.stopped.Store(true)
-	_ = r.tcp.SetReadDeadline(time.Unix(1, 0))
+	_ = r.conn.SetReadDeadline(time.Unix(1, 0))
 }
 
 // resume undoes interrupt. The handler calls it before it does what it was interrupted for.
 func (r *reader) resume() {
-	_ = r.tcp.SetReadDeadline(time.Time{})
+	_ = r.conn.SetReadDeadline(time.Time{})
 	r.stopped.Store(false)
 }
 
 // await receives the next bytes, and looks for them if that is promising. EAGAIN says to wait for
 // the poller. sent says that something was sent since the last receive call.
-func (r *reader) await(fd uintptr, sent bool) (int, unix.Errno) {
+func (r *reader) await(sent bool) (int, unix.Errno) {
 	if !r.drained {
-		if n, errno := r.receive(fd); errno != unix.EAGAIN {
+		if n, errno := r.receive(); errno != unix.EAGAIN {
 			return n, errno
 		}
 		if r.onDuty && duty.Offered() {
@@ -269,7 +251,7 @@ func (r *reader) await(fd uintptr, sent bool) (int, unix.Errno) {
 		sent = true // no further call is needed
 	}
 	if limit := r.look.begin(r.onDuty && r.attendant.Awaits()); limit > 0 {
-		if n, errno := r.lookFor(fd, limit); errno != unix.EAGAIN {
+		if n, errno := r.lookFor(limit); errno != unix.EAGAIN {
 			r.look.end()
 			return n, errno
 		}
@@ -278,45 +260,20 @@ func (r *reader) await(fd uintptr, sent bool) (int, unix.Errno) {
 		r.drained = false
 		return 0, unix.EAGAIN
 	}
-	return r.receive(fd)
+	return r.receive()
 }
 
 // receive makes one receive call into the places that wait for data and the chunk.
-func (r *reader) receive(fd uintptr) (int, unix.Errno) {
-	r.msg.Iov = &r.iov[0]
-	r.msg.SetIovlen(r.prepare())
-	r.msg.Control = &r.oob[0]
-	r.msg.SetControllen(len(r.oob))
-	n, errno := call(unix.SYS_RECVMSG, int(fd), &r.msg, unix.MSG_DONTWAIT, r.onDemand)
+func (r *reader) receive() (int, unix.Errno) {
+	r.parts = r.prepare()
+	n, left, errno := r.conn.Recv(r.iov[:r.parts], r.onDemand)
 	if errno != 0 {
 		r.tally.blocked++
 		return 0, errno
 	}
 	r.tally.calls++
-	r.drained = r.queued() == 0
+	r.drained = left == 0
 	return n, 0
-}
-
-// ended reports whether the peer has closed or reset the connection, even if data that it sent before is still unread.
-// The socket's pending error doesn't show that reliably: the next send call returns it, and so clears it.
-func (r *reader) ended() bool {
-	var info [4]byte // the beginning of struct tcp_info, whose first byte is the state
-	word, err := unix.GetsockoptInt(r.fd, unix.SOL_TCP, unix.TCP_INFO)
-	binary.NativeEndian.PutUint32(info[:], uint32(word))
-	return err == nil && info[0] != established
-}
-
-// queued returns how many bytes the kernel still holds after a receive call (it counts a FIN as
-// one), or -1 if the kernel doesn't say.
-func (r *reader) queued() int {
-	if r.msg.Controllen < unix.SizeofCmsghdr+4 {
-		return -1
-	}
-	h := (*unix.Cmsghdr)(unsafe.Pointer(&r.oob[0]))
-	if h.Level != unix.SOL_TCP || h.Type != unix.TCP_CM_INQ {
-		return -1
-	}
-	return int(int32(binary.NativeEndian.Uint32(r.oob[unix.SizeofCmsghdr:])))
 }
 
 // prepare fills iov and returns how many entries it used.

@@ -206,20 +206,3 @@ func FuzzReader(tf *testing.F) {
 		}
 	})
 }
-
-// TestReaderQueued checks the parsing of the kernel's control message.
-func TestReaderQueued(t *testing.T) {
-	var r reader
-	if n := r.queued(); n != -1 {
-		t.Errorf("without a message: %d", n)
-	}
-	r.msg.SetControllen(cmsgSpace)
-	b := r.oob[:]
-	binary.NativeEndian.PutUint64(b, 20)
-	binary.NativeEndian.PutUint32(b[8:], 6)   // SOL_TCP
-	binary.NativeEndian.PutUint32(b[12:], 36) // TCP_CM_INQ
-	binary.NativeEndian.PutUint32(b[16:], 4711)
-	if n := r.queued(); n != 4711 {
-		t.Errorf("%d", n)
-	}
-}

@@ -28,10 +28,7 @@ func TestRowIsOneSend(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	w, err := newWriter(c.(*net.TCPConn), &DirectionCounters{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := newWriter(socketOf(t, c), &DirectionCounters{})
 	if !w.beginRow() || w.beginRow() {
 		t.Fatal("not exactly one row")
 	}

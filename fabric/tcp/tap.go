@@ -1,11 +1,12 @@
 package tcp
 
 import (
-	"net"
 	"net/netip"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/nvme-anywhere/nvmeof/fabric/tcp/socket"
 )
 
 // Tap sees the bytes that cross the socket of one connection, such as for a packet capture. Its methods
@@ -24,7 +25,7 @@ type Tap interface {
 type tapFunc func(local, remote netip.AddrPort) Tap
 
 // attach makes the Tap of connection c, if it is to have one, and gives it to r and w.
-func (f tapFunc) attach(c *net.TCPConn, r *reader, w *writer) {
+func (f tapFunc) attach(c socket.Conn, r *reader, w *writer) {
 	if f == nil {
 		return
 	}

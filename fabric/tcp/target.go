@@ -7,14 +7,13 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
-	"strconv"
 	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nvme-anywhere/nvmeof/fabric/tcp/socket"
 	"github.com/nvme-anywhere/nvmeof/internal/limitlog"
-	"github.com/nvme-anywhere/nvmeof/internal/listen"
 	"github.com/nvme-anywhere/nvmeof/internal/mem"
 	"github.com/nvme-anywhere/nvmeof/nvme/target"
 )
@@ -23,7 +22,7 @@ import (
 type Listener struct {
 	cfg      TargetConfig
 	t        *target.Target
-	tcp      *net.TCPListener
+	listener socket.Listener
 	memory   *mem.Arena
 	buffers  *target.Buffers // memory, as registered with volumes
 	pool     *mem.Pool[*request]
@@ -58,29 +57,21 @@ func ListenTarget(addr netip.AddrPort, t *target.Target, cfg TargetConfig) (*Lis
 	}
 	cfg.fill()
 	cfg.Log = limitlog.New(cfg.Log)
-	tcp, err := listen.TCP(hostPort(addr))
+	listener, err := cfg.Network.Listen(addr)
 	if err != nil {
 		return nil, fmt.Errorf("nvme/tcp listen: %w", err)
 	}
-	l := &Listener{cfg: cfg, t: t, tcp: tcp, peers: make(map[netip.Addr]int),
+	l := &Listener{cfg: cfg, t: t, listener: listener, peers: make(map[netip.Addr]int),
 		stopped: make(chan struct{}), left: make(chan struct{}, 1), conns: make(map[*targetConn]struct{})}
 	l.memory, err = mem.New(mem.Config{Max: cfg.Memory, Largest: cfg.MaxTransfer, OnGrow: l.grown})
 	if err != nil {
-		_ = tcp.Close()
+		_ = listener.Close()
 		return nil, fmt.Errorf("nvme/tcp memory for data: %w", err)
 	}
 	l.pool = mem.NewPool(l.memory, cfg.PeerMemory, granted)
 	l.buffers = t.NewBuffers(nil)
 	l.ended.Go(l.accept)
 	return l, nil
-}
-
-// hostPort returns an address as package net writes it, where an empty host means every address.
-func hostPort(addr netip.AddrPort) string {
-	if !addr.Addr().IsValid() {
-		return net.JoinHostPort("", strconv.Itoa(int(addr.Port())))
-	}
-	return addr.String()
 }
 
 // grown tells volumes of new memory for connections.
@@ -90,7 +81,7 @@ func (l *Listener) grown(_ int, chunk []byte) error {
 }
 
 // Addr returns the address that the listener listens on.
-func (l *Listener) Addr() netip.AddrPort { return addrPort(l.tcp.Addr()) }
+func (l *Listener) Addr() netip.AddrPort { return addrPort(l.listener.Addr()) }
 
 // Counters returns the counts of all connections so far. They may be read at any time.
 func (l *Listener) Counters() *Counters { return &l.counters }
@@ -118,7 +109,7 @@ func (l *Listener) disconnect() {
 	defer l.mu.Unlock()
 	l.closed = true
 	close(l.stopped)
-	_ = l.tcp.Close()
+	_ = l.listener.Close()
 	// All are asked before any ends: a host that finds one closed closes the others.
 	var asked []*targetConn
 	for c := range l.conns {
@@ -134,7 +125,7 @@ func (l *Listener) disconnect() {
 // accept accepts connections until Close. When it can't, it reports that once, until it can again.
 func (l *Listener) accept() {
 	for failing := false; ; {
-		conn, err := l.tcp.AcceptTCP()
+		conn, err := l.listener.Accept()
 		switch {
 		case err == nil:
 			failing = false
@@ -164,7 +155,7 @@ func explained(err error) error {
 }
 
 // start begins a connection, or closes it at once.
-func (l *Listener) start(conn *net.TCPConn) {
+func (l *Listener) start(conn socket.Conn) {
 	c, err := l.newConn(conn)
 	for tries := acceptTries; errors.Is(err, target.ErrMakingRoom) && tries > 0; tries-- {
 		select {
@@ -188,7 +179,7 @@ func (l *Listener) start(conn *net.TCPConn) {
 
 // newConn makes a connection and enters it in conns, within the limits. A connection beyond a limit costs no memory. The
 // engine learns of a connection first, and ends it if it makes no progress while others arrive.
-func (l *Listener) newConn(conn *net.TCPConn) (*targetConn, error) {
+func (l *Listener) newConn(conn socket.Conn) (*targetConn, error) {
 	c := newTargetConn(l, conn)
 	peer := c.attr.Remote.Addr()
 	if err := l.admit(peer); err != nil {

@@ -3,7 +3,6 @@ package tcp
 import (
 	"errors"
 	"fmt"
-	"net"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -11,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/nvme-anywhere/nvmeof/fabric/tcp/pdu"
+	"github.com/nvme-anywhere/nvmeof/fabric/tcp/socket"
 	"github.com/nvme-anywhere/nvmeof/internal/duty"
 	"github.com/nvme-anywhere/nvmeof/internal/mem"
 	"github.com/nvme-anywhere/nvmeof/nvme"
@@ -25,7 +25,7 @@ const growRequests = 8
 type targetConn struct {
 	l     *Listener
 	share *mem.Share[*request] // the host's share of the data memory
-	tcp   *net.TCPConn
+	conn  socket.Conn
 	attr  target.ConnAttr
 	queue *target.Queue
 	r     *reader
@@ -66,8 +66,8 @@ type targetConn struct {
 	asked  atomic.Pointer[error] // Disconnect was called, with this error
 }
 
-func newTargetConn(l *Listener, conn *net.TCPConn) *targetConn {
-	c := &targetConn{l: l, tcp: conn, attr: target.ConnAttr{
+func newTargetConn(l *Listener, conn socket.Conn) *targetConn {
+	c := &targetConn{l: l, conn: conn, attr: target.ConnAttr{
 		Transport: nvme.TransportTCP,
 		Local:     addrPort(conn.LocalAddr()), Remote: addrPort(conn.RemoteAddr()),
 		SGLS:        nvme.SGLSSupported,
@@ -85,12 +85,8 @@ func newTargetConn(l *Listener, conn *net.TCPConn) *targetConn {
 // open makes what serve needs.
 func (c *targetConn) open() (err error) {
 	l := c.l
-	if c.r, err = newReader(c.tcp, c, pdu.Controller, l.cfg.BusyPoll); err != nil {
-		return err
-	}
-	if c.w, err = newWriter(c.tcp, &l.counters.Out); err != nil {
-		return err
-	}
+	c.r = newReader(c.conn, c, pdu.Controller, l.cfg.BusyPoll)
+	c.w = newWriter(c.conn, &l.counters.Out)
 	size := c.bufferSize() * l.cfg.QueueDepth
 	// Mapped but not touched: a slot that never carries data uses no memory.
 	c.capsule, err = unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
@@ -108,9 +104,9 @@ func (c *targetConn) bufferSize() int {
 
 // serve runs the connection from ICReq to its end.
 func (c *targetConn) serve() {
-	tapFunc(c.l.cfg.Tap).attach(c.tcp, c.r, c.w)
+	tapFunc(c.l.cfg.Tap).attach(c.conn, c.r, c.w)
 	go c.w.serve()
-	_ = c.tcp.SetReadDeadline(time.Now().Add(c.l.cfg.ConnectTimeout))
+	_ = c.conn.SetReadDeadline(time.Now().Add(c.l.cfg.ConnectTimeout))
 	c.r.expect = c.queue.Expect
 	c.r.attendant = duty.NewAttendant(func() { go c.read() })
 	c.read()
@@ -207,7 +203,7 @@ func (c *targetConn) arrived() (now int64, err error) {
 	now = c.l.t.Now()
 	since := now - c.last
 	c.last = now
-	if since > int64(standstill) && c.r.ended() {
+	if since > int64(standstill) && c.conn.Ended() {
 		return 0, unix.ECONNRESET
 	}
 	return now, nil

@@ -22,7 +22,7 @@ func (c *targetConn) ask(err error) bool { return c.asked.CompareAndSwap(nil, &e
 
 // rouse wakes the reader, which does the rest, even if it waits for a free slot.
 func (c *targetConn) rouse() {
-	_ = c.tcp.CloseRead()
+	_ = c.conn.CloseRead()
 	c.mu.Lock()
 	c.freed.Broadcast()
 	c.mu.Unlock()
@@ -48,11 +48,11 @@ func (c *targetConn) end(err error) {
 	c.abandon()
 	c.w.settle()
 	if fault != nil {
-		linger(c.tcp)
+		linger(c.conn)
 	}
 	c.w.kill(ErrClosed)
-	_ = c.tcp.CloseWrite()
-	_ = c.tcp.CloseRead()
+	_ = c.conn.CloseWrite()
+	_ = c.conn.CloseRead()
 	c.mu.Lock()
 	for c.busy > 0 {
 		c.freed.Wait()
@@ -60,7 +60,7 @@ func (c *targetConn) end(err error) {
 	c.mu.Unlock()
 	c.w.settle()
 	c.w.close()
-	_ = c.tcp.Close()
+	_ = c.conn.Close()
 	_ = unix.Munmap(c.capsule)
 	c.l.forget(c)
 	c.report(err)

@@ -3,6 +3,7 @@ package tcp
 import (
 	"time"
 
+	"github.com/nvme-anywhere/nvmeof/blockdev"
 	"github.com/nvme-anywhere/nvmeof/nvme"
 	"github.com/nvme-anywhere/nvmeof/nvme/target"
 )
@@ -97,5 +98,8 @@ func (c *targetConn) learn(r *request) {
 	c.ioQueue = r.Cmd.ConnectQID() != 0
 	c.noFlow = r.CQE.SQHD() == sqhdWithoutFlow
 	c.connected.Store(true)
-	_ = c.tcp.SetReadDeadline(time.Time{})
+	_ = c.conn.SetReadDeadline(time.Time{})
 }
+
+// segment describes memory that belongs to no volume.
+func segment(b []byte) blockdev.Segment { return blockdev.Segment{Bytes: b} }

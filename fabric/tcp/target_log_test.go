@@ -25,7 +25,7 @@ func TestNoneAccepted(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	if err := l.tcp.SetDeadline(time.Unix(1, 0)); err != nil {
+	if err := l.listener.(interface{ SetDeadline(time.Time) error }).SetDeadline(time.Unix(1, 0)); err != nil {
 		t.Fatal(err)
 	}
 	waitFor(t, "the log", func() bool { return strings.Contains(text.String(), "\n") })

@@ -11,6 +11,7 @@ import (
 
 	"github.com/nvme-anywhere/nvmeof/blockdev"
 	"github.com/nvme-anywhere/nvmeof/fabric/tcp/pdu"
+	"github.com/nvme-anywhere/nvmeof/fabric/tcp/socket"
 	"github.com/nvme-anywhere/nvmeof/internal/soon"
 	"github.com/nvme-anywhere/nvmeof/nvme"
 	"github.com/nvme-anywhere/nvmeof/nvme/target"
@@ -260,7 +261,7 @@ func TestHostThatReadsSlowly(t *testing.T) {
 	}}
 	_, slow := rawIOBy(t, tt, d, 8)
 	c := connOf(t, tt, slow)
-	_ = c.tcp.SetWriteBuffer(4096)
+	_ = c.conn.(*socket.TCP).SetWriteBuffer(4096)
 	c.w.mu.Lock()
 	c.w.stall = stall // instead of half a minute
 	c.w.mu.Unlock()

@@ -3,14 +3,14 @@ package tcp
 import (
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/nvme-anywhere/nvmeof/fabric/tcp/socket"
 )
 
 const (
@@ -40,9 +40,7 @@ type message interface {
 // writer sends messages in the order in which they are posted. A goroutine that posts while none is
 // sending becomes the sender, also for the messages of others.
 type writer struct {
-	tcp *net.TCPConn
-	fd  int
-	raw syscall.RawConn
+	conn socket.Conn
 
 	mu       sync.Mutex
 	pending  []message
@@ -70,25 +68,17 @@ type writer struct {
 	tapped [][]byte
 
 	takeOver chan struct{} // wakes the goroutine that waits for the peer's window
-	waitFn   func(fd uintptr) bool
+	waitFn   func() bool
 	waitErr  unix.Errno
 	waitN    int
 }
 
-func newWriter(c *net.TCPConn, stats *DirectionCounters) (*writer, error) {
-	raw, err := c.SyscallConn()
-	if err != nil {
-		return nil, err
-	}
-	w := &writer{tcp: c, raw: raw, stall: sendTimeout, stats: stats, takeOver: make(chan struct{}, 1)}
+func newWriter(c socket.Conn, stats *DirectionCounters) *writer {
+	w := &writer{conn: c, stall: sendTimeout, stats: stats, takeOver: make(chan struct{}, 1)}
 	w.idle.L = &w.mu
 	w.b.stage = make([]byte, 0, stageSize)
 	w.waitFn = w.sendWhenReady
-	if err := raw.Control(func(fd uintptr) { w.fd = int(fd) }); err != nil {
-		return nil, err
-	}
-	setLocalControl(w.fd, addrPort(c.LocalAddr()), addrPort(c.RemoteAddr()))
-	return w, nil
+	return w
 }
 
 // post queues m, which carries size bytes of data, and sends it unless another goroutine will.
@@ -234,7 +224,7 @@ func (w *writer) fill() {
 	}
 	w.tally.add(&w.b)
 	if w.tap != nil && !w.b.empty() && !w.dead.Load() {
-		w.tapped = pieces(w.tapped, w.b.iov[w.b.first:w.b.n])
+		w.tapped = pieces(w.tapped, w.b.unsent())
 		w.tap.Sent(w.tapped)
 	}
 }
@@ -246,7 +236,7 @@ func (w *writer) send(wait bool) (n int, err error) {
 		err = w.sendWaiting()
 		n, errno = w.waitN, w.waitErr
 	} else {
-		n, errno = w.sendmsg(w.fd)
+		n, errno = w.sendNow()
 	}
 	if err == nil && errno != 0 {
 		err = errno
@@ -264,25 +254,21 @@ func (w *writer) sendWaiting() error {
 	}
 	stall := w.stall
 	w.mu.Unlock()
-	err := w.raw.Write(w.waitFn)
+	err := w.conn.WhenWritable(w.waitFn)
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		return fmt.Errorf("%w: the peer took %d bytes in %v", ErrStalled, w.took, stall)
 	}
 	return err
 }
 
-func (w *writer) sendWhenReady(fd uintptr) bool {
-	w.waitN, w.waitErr = w.sendmsg(int(fd))
+func (w *writer) sendWhenReady() bool {
+	w.waitN, w.waitErr = w.sendNow()
 	return w.waitErr != unix.EAGAIN
 }
 
-// sendmsg sends from the batch without waiting. MSG_MORE tells TCP to hold back a short segment.
-func (w *writer) sendmsg(fd int) (int, unix.Errno) {
-	flags := unix.MSG_DONTWAIT | unix.MSG_NOSIGNAL
-	if w.next < len(w.cur) {
-		flags |= unix.MSG_MORE
-	}
-	return w.b.sendmsg(fd, flags)
+// sendNow sends from the batch without waiting.
+func (w *writer) sendNow() (int, unix.Errno) {
+	return w.conn.Send(w.b.unsent(), w.next < len(w.cur), w.b.onDemand)
 }
 
 // seal makes m the last message.
@@ -297,7 +283,8 @@ func (w *writer) seal(m message) {
 // fail makes the connection dead because sending failed, and wakes the reader, which ends it.
 func (w *writer) fail(err error) {
 	w.kill(err)
-	_ = unix.Shutdown(w.fd, unix.SHUT_RDWR)
+	_ = w.conn.CloseWrite()
+	_ = w.conn.CloseRead()
 }
 
 // kill makes further sends succeed without effect, so that written is soon called for every message.
@@ -335,7 +322,7 @@ func (w *writer) limit(d time.Duration) {
 }
 
 // expire gives sendWaiting the time d from now. It is called with mu held.
-func (w *writer) expire(d time.Duration) { _ = w.tcp.SetWriteDeadline(time.Now().Add(d)) }
+func (w *writer) expire(d time.Duration) { _ = w.conn.SetWriteDeadline(time.Now().Add(d)) }
 
 // settle waits until nothing is pending or being sent. limit bounds how long that takes.
 func (w *writer) settle() {
