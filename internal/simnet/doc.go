@@ -1,5 +1,5 @@
-// Package simnet is a network in memory for tests: its endpoints are udp.Conns, and its paths have latency, bandwidth,
-// queues and every fault that a real network has.
+// Package simnet is a network in memory for tests: its endpoints are udp.Conns, its TCP is a socket.Network, and its paths
+// have latency, bandwidth, queues and every fault that a real network has.
 //
 // # Time
 //
@@ -22,6 +22,13 @@
 // Recv, which exposes readers that keep it. With Config.Coalesce, consecutive datagrams of equal size from one sender
 // are received as one, as with UDP_GRO. A datagram that is longer than the MTU, is for an address where nobody listens,
 // or finds the receive buffer full is dropped; Stats counts them.
+//
+// # TCP
+//
+// TCP sends segments over the same paths, and sends them again when they are lost: a cut holds a stream back, and ends
+// the connection only after very long. Segments end anywhere, and connections have buffers of different sizes, down to
+// 4 KiB. There is no congestion control. What a call on a connection returns after resets, and after closing either
+// direction, is what Linux returns: tests compare the two.
 //
 // # Concurrency
 //

@@ -91,6 +91,9 @@ func (n *Network) transmit(d *Datagram, now time.Time) {
 	}
 	if fate.Corrupted {
 		n.stats.Corrupted++
+		if d.TCP() { // its checksum shows that
+			return
+		}
 	}
 	copies := 1 + action.Copies
 	if fate.Duplicated {
@@ -139,12 +142,16 @@ func (n *Network) queue(p *path, link *Link, d *Datagram, now time.Time) (left t
 
 // arrive schedules the arrival of d at the endpoint that listens.
 func (n *Network) arrive(d *Datagram, due time.Time) {
+	n.sequence++
+	if d.TCP() {
+		n.tcp.expect(flight{due: due, sequence: n.sequence, at: ends{d.Dst, d.Src}, segment: *d.segment, data: d.Payload})
+		return
+	}
 	e := n.endpoints[d.Dst]
 	if e == nil {
 		n.stats.Unbound++
 		return
 	}
-	n.sequence++
 	e.expect(arrival{
 		due: due, sequence: n.sequence,
 		src: d.Src, class: d.TrafficClass, payload: d.Payload,

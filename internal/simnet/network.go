@@ -19,6 +19,7 @@ type Network struct {
 	mu        sync.Mutex
 	rng       *rand.Rand
 	endpoints map[netip.AddrPort]*Endpoint
+	tcp       *TCP
 	standard  Link
 	paths     map[way]*path
 	ports     map[netip.Addr]*queue
@@ -36,13 +37,15 @@ const firstFreePort = 49152
 
 // New returns a network in which every path is perfect: no delay, no limit, no fault.
 func New(seed uint64) *Network {
-	return &Network{
+	n := &Network{
 		rng:       rand.New(rand.NewPCG(seed, 0)),
 		endpoints: map[netip.AddrPort]*Endpoint{},
 		paths:     map[way]*path{},
 		ports:     map[netip.Addr]*queue{},
 		cut:       map[way]bool{},
 	}
+	n.tcp = newTCP(n, seed)
+	return n
 }
 
 // SetDefault sets the link of every path that SetLink doesn't name.
@@ -85,7 +88,13 @@ type Datagram struct {
 	TrafficClass uint8
 	Payload      []byte
 	Index        int // its index in the train that it was sent in
+
+	segment *segment // of TCP, whose data Payload is; nil if the datagram is of UDP
 }
+
+// TCP reports whether d is a segment of TCP. Payload is then its data. A change that a Filter makes is one that TCP's
+// checksum doesn't show.
+func (d *Datagram) TCP() bool { return d.segment != nil }
 
 // Action is the decision of a Filter. The zero value lets the datagram pass.
 type Action struct {

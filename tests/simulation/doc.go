@@ -3,15 +3,15 @@
 //
 // # A world
 //
-// A seed draws a world: how many targets, ports, hosts, RNICs and volumes there are, the hosts' options, who uses them,
-// and what goes wrong. Everything between the users of nvme/multipath and the volumes is what the programs run, down to
-// the packets of the RNICs (fabric/rdma/roce and cm), which internal/simnet carries; testing/synctest is the clock.
-// NVMe/TCP is missing: fabric/tcp makes system calls on the descriptors of its sockets, so that it takes no other
-// net.Conn, and virtual time passes only while nobody waits in the kernel.
+// A seed draws a world: how many targets, ports, hosts, addresses and volumes there are, which ports are of RDMA and which
+// of NVMe/TCP, the hosts' options, who uses them, and what goes wrong. Everything between the users of nvme/multipath and
+// the volumes is what the programs run, down to the packets of the RNICs (fabric/rdma/roce and cm) and the calls on the
+// sockets of NVMe/TCP (fabric/tcp/socket), which internal/simnet carries; testing/synctest is the clock. Connections of
+// NVMe/TCP never poll before they sleep (BusyPoll): virtual time passes only while everybody sleeps.
 //
 // In each of several rounds, clients read, write and swap blocks (fused Compare and Write), a keeper has hosts take and
-// preempt reservations, and a nemesis cuts, isolates, degrades and holds up parts of the network, freezes volumes and
-// makes them fail, changes ANA states, secrets, the hosts that are let in, the size and the presence of namespaces,
+// preempt reservations, and a nemesis cuts, isolates, degrades and holds up parts of the network, alters what digests
+// cover and TCP's checksums don't catch, freezes volumes and makes them fail, changes ANA states, secrets, the hosts that are let in, the size and the presence of namespaces,
 // ends controllers, and stops and restarts targets. Then everything is repaired.
 //
 // # What is checked

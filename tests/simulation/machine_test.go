@@ -9,10 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/nvme-anywhere/nvmeof/fabric/rdma"
-	"github.com/nvme-anywhere/nvmeof/fabric/rdma/cm"
-	"github.com/nvme-anywhere/nvmeof/fabric/rdma/roce"
-	"github.com/nvme-anywhere/nvmeof/internal/simnet"
 	"github.com/nvme-anywhere/nvmeof/nvme"
 	"github.com/nvme-anywhere/nvmeof/nvme/dhchap"
 	"github.com/nvme-anywhere/nvmeof/nvme/host"
@@ -20,36 +16,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme/target"
 )
 
-const (
-	subNQN   = "nqn.2024-01.com.example:shared"
-	rocePort = 4791
-	nvmePort = 4420
-)
-
-// nic is a software RNIC on the simulated network, as softrnic makes one on a socket.
-type nic struct {
-	*cm.Manager
-	dev *roce.Device
-}
-
-func openNIC(n *simnet.Network, addr netip.Addr) (*nic, error) {
-	conn, err := n.Listen(netip.AddrPortFrom(addr, rocePort), simnet.Config{MTU: 9000, RecvBuffer: 1 << 20})
-	if err != nil {
-		return nil, err
-	}
-	dev, err := roce.Open(conn, roce.Config{})
-	if err != nil {
-		return nil, err
-	}
-	m, err := cm.New(dev, cm.Config{VendorOptions: func(netip.Addr) uint32 { return dev.VendorOptions() }})
-	if err != nil {
-		return nil, err
-	}
-	dev.SettleMADs(m.Settle)
-	return &nic{m, dev}, nil
-}
-
-func (n *nic) Close() error { return errors.Join(n.Manager.Close(), n.dev.Close()) }
+const subNQN = "nqn.2024-01.com.example:shared"
 
 // store keeps what a target saves.
 type store struct {
@@ -83,9 +50,8 @@ type server struct {
 	addrs []netip.Addr
 	store *store
 
-	target    *target.Target // nil while it is stopped
-	nics      []*nic
-	listeners []*rdma.Listener
+	target *target.Target // nil while it is stopped
+	ports  []*port        // at addrs
 }
 
 func (s *server) start() error {
@@ -99,19 +65,11 @@ func (s *server) start() error {
 		return err
 	}
 	for _, a := range s.addrs {
-		n, err := openNIC(w.net, a)
+		p, err := w.listen(a, s.target)
 		if err != nil {
 			return err
 		}
-		s.nics = append(s.nics, n)
-		l, err := rdma.ListenTarget(n, netip.AddrPortFrom(a, nvmePort), s.target, rdma.TargetConfig{Memory: 4 << 20, MaxTransfer: 1 << 16})
-		if err != nil {
-			return err
-		}
-		s.listeners = append(s.listeners, l)
-		if err := s.target.AddPort(rdma.DiscoveryPort(l.Addr(), 0)); err != nil {
-			return err
-		}
+		s.ports = append(s.ports, p)
 	}
 	return nil
 }
@@ -119,12 +77,11 @@ func (s *server) start() error {
 // stop ends the target, in an orderly way if the hosts are given time for that, after its RNICs if they are unplugged.
 func (s *server) stop(drain time.Duration, unplug bool) error {
 	if unplug {
-		for _, n := range s.nics {
-			if err := n.Close(); err != nil {
+		for _, p := range s.ports {
+			if err := p.unplug(); err != nil {
 				return err
 			}
 		}
-		s.nics = nil
 	}
 	if drain > 0 {
 		ctx, cancel := context.WithTimeout(context.Background(), drain)
@@ -132,61 +89,52 @@ func (s *server) stop(drain time.Duration, unplug bool) error {
 		cancel()
 	}
 	var errs []error
-	for _, l := range s.listeners {
-		l.Stop()
+	for _, p := range s.ports {
+		p.listener.Stop()
 	}
 	errs = append(errs, s.target.Close(context.Background()))
-	for _, l := range s.listeners {
-		errs = append(errs, l.Close())
-		if n := l.Counters().Connections.Load(); n != 0 {
-			errs = append(errs, fmt.Errorf("a closed listener has %d connections", n))
-		}
+	for _, p := range s.ports {
+		errs = append(errs, p.close())
 	}
-	for _, n := range s.nics {
-		errs = append(errs, n.Close())
+	for _, p := range s.ports {
+		errs = append(errs, p.unplug())
 	}
 	if snap := s.target.Snapshot(); snap.Connections != 0 || snap.Controllers != 0 {
 		errs = append(errs, fmt.Errorf("a closed target has %d connections and %d controllers", snap.Connections, snap.Controllers))
 	}
-	s.target, s.nics, s.listeners = nil, nil, nil
+	s.target, s.ports = nil, nil
 	return errors.Join(errs...)
 }
 
 // machine is a machine with a host, which has paths from each of its addresses.
 type machine struct {
-	w          *world
-	index      int
-	nqn        string
-	id         nvme.HostID
-	addrs      []netip.Addr
-	nics       []*nic
-	transports []*rdma.Transport
-	paths      []route
-	turn       chan struct{} // a lock to wait for in virtual time: who changes the above
+	w        *world
+	index    int
+	nqn      string
+	id       nvme.HostID
+	addrs    []netip.Addr
+	adapters []*adapter // at addrs
+	paths    []route
+	turn     chan struct{} // a lock to wait for in virtual time: who changes the above
 
 	mu     sync.Mutex
 	sub    *multipath.Subsystem
 	spaces []*multipath.Namespace // by disk; replaced as a whole
 }
 
-// route is one path of a host: by which of its RNICs it goes, and where.
+// route is one path of a host: by which of its adapters it goes, and where.
 type route struct {
-	nic int
-	to  netip.Addr
+	by int
+	to netip.Addr
 }
 
 func (m *machine) open() error {
 	for _, a := range m.addrs {
-		n, err := openNIC(m.w.net, a)
+		adapter, err := m.w.openAdapter(a)
 		if err != nil {
 			return err
 		}
-		m.nics = append(m.nics, n)
-		tr, err := rdma.NewTransport(n, rdma.HostConfig{ResolveTimeout: time.Second})
-		if err != nil {
-			return err
-		}
-		m.transports = append(m.transports, tr)
+		m.adapters = append(m.adapters, adapter)
 	}
 	return nil
 }
@@ -194,7 +142,7 @@ func (m *machine) open() error {
 // path returns the configuration of one path.
 func (m *machine) path(r route) host.Config {
 	cfg := host.Config{
-		Transport: m.transports[r.nic], Local: m.addrs[r.nic], Remote: netip.AddrPortFrom(r.to, nvmePort),
+		Transport: m.adapters[r.by].transport(m.w.kinds[r.to]), Local: m.addrs[r.by], Remote: netip.AddrPortFrom(r.to, nvmePort),
 		SubNQN: subNQN, HostNQN: m.nqn, HostID: m.id, Queues: 2, QueueSize: 8,
 		KATO: m.w.limits.kato, ConnectTimeout: m.w.limits.connect, IOTimeout: m.w.limits.io,
 	}
@@ -260,7 +208,7 @@ func (m *machine) tend() bool {
 // state returns the state of a path.
 func (m *machine) state(r route) multipath.PathStatus {
 	for _, p := range m.subsystem().Paths() {
-		if p.Source == m.addrs[r.nic] && p.Remote.Addr() == r.to {
+		if p.Source == m.addrs[r.by] && p.Remote.Addr() == r.to {
 			return p
 		}
 	}
@@ -302,16 +250,10 @@ func (m *machine) reboot(pause time.Duration) {
 func (m *machine) close() error {
 	m.ended(m.subsystem())
 	var errs []error
-	for _, tr := range m.transports {
-		errs = append(errs, tr.Close())
-		if n := tr.Counters().Connections.Load(); n != 0 {
-			errs = append(errs, fmt.Errorf("host %d: a closed transport has %d connections", m.index, n))
-		}
+	for _, a := range m.adapters {
+		errs = append(errs, a.close())
 	}
-	for _, n := range m.nics {
-		errs = append(errs, n.Close())
-	}
-	m.transports, m.nics = nil, nil
+	m.adapters = nil
 	return errors.Join(errs...)
 }
 

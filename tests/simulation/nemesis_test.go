@@ -23,21 +23,28 @@ type nemesis struct {
 	repairs map[int]func() // of the faults that last
 	next    int
 	held    map[netip.Addr]time.Time // until when everything from and to an address is held back
+	damage  float64                  // probability that a segment of TCP is damaged without its checksum showing that
+	dice    *rand.Rand               // for that
 }
 
 func newNemesis(w *world, rng *rand.Rand) *nemesis {
-	n := &nemesis{w: w, rng: rng, repairs: map[int]func(){}, held: map[netip.Addr]time.Time{}}
+	n := &nemesis{w: w, rng: rng, repairs: map[int]func(){}, held: map[netip.Addr]time.Time{}, dice: rand.New(rand.NewPCG(rng.Uint64(), 0))}
 	w.net.SetFilter(n.pass)
 	return n
 }
 
-// pass is the network's filter: it holds back what comes from a machine that stands still, or goes there.
+// pass is the network's filter: it holds back what comes from a machine that stands still, or goes there, and damages
+// segments of TCP.
 func (n *nemesis) pass(d *simnet.Datagram) simnet.Action {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	var delay time.Duration
 	for _, a := range []netip.Addr{d.Src.Addr(), d.Dst.Addr()} {
 		delay = max(delay, time.Until(n.held[a]))
+	}
+	if d.TCP() && len(d.Payload) > 0 && n.dice.Float64() < n.damage {
+		bit := n.dice.IntN(8 * len(d.Payload))
+		d.Payload[bit/8] ^= 1 << (bit % 8)
 	}
 	return simnet.Action{Delay: delay}
 }
@@ -102,6 +109,7 @@ var strikes = []struct {
 	{"isolate", 3, (*nemesis).isolate, true},
 	{"degrade", 6, (*nemesis).degrade, true},
 	{"hold", 5, (*nemesis).hold, true},
+	{"corrupt", 3, (*nemesis).corrupt, true},
 	{"freeze", 6, (*nemesis).freeze, false},
 	{"fail", 4, (*nemesis).fail, false},
 	{"grow", 1, (*nemesis).grow, false},
@@ -194,6 +202,21 @@ func (n *nemesis) hold() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.held[a] = time.Now().Add(n.between(time.Millisecond, 300*time.Millisecond))
+}
+
+// corrupt damages what digests cover, for a while.
+func (n *nemesis) corrupt() {
+	if !n.w.tcp.covered() {
+		return
+	}
+	n.setDamage(0.05 * n.rng.Float64())
+	n.until(n.between(10*time.Millisecond, 3*time.Second), func() { n.setDamage(0) })
+}
+
+func (n *nemesis) setDamage(p float64) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.damage = p
 }
 
 func (n *nemesis) faultyDisk() *disk {

@@ -40,7 +40,9 @@ type world struct {
 	histories []*history
 	servers   []*server
 	hosts     []*machine
-	addrs     []netip.Addr // of all
+	addrs     []netip.Addr                      // of all
+	kinds     map[netip.Addr]nvme.TransportType // of the targets' ports
+	tcp       overTCP
 	clients   []*client
 	keeper    *keeper // nil if there are several targets, which know nothing of each other's reservations
 	nemesis   *nemesis
@@ -77,6 +79,8 @@ func newWorld(t *testing.T, seed uint64) *world {
 		w.addrs = append(w.addrs, a)
 		return a
 	}
+	w.kinds, w.tcp = map[netip.Addr]nvme.TransportType{}, drawTCP(rng)
+	kinds := pick(rng, [][]nvme.TransportType{{nvme.TransportRDMA}, {nvme.TransportTCP}, {nvme.TransportRDMA, nvme.TransportTCP}})
 	targets, ports := 1+rng.IntN(2), 3
 	if w.unordered {
 		targets, ports = 1, 1
@@ -84,7 +88,9 @@ func newWorld(t *testing.T, seed uint64) *world {
 	for i := range targets {
 		s := &server{w: w, store: &store{kept: map[string][]byte{}}}
 		for k := range 1 + rng.IntN(ports) {
-			s.addrs = append(s.addrs, addr(1, i, k))
+			a := addr(1, i, k)
+			s.addrs = append(s.addrs, a)
+			w.kinds[a] = pick(rng, kinds)
 		}
 		w.servers = append(w.servers, s)
 	}
@@ -124,7 +130,8 @@ func newWorld(t *testing.T, seed uint64) *world {
 			w.t.Fatalf("seed %d: connect: %v", seed, err)
 		}
 	}
-	w.logf("unordered %v, %d disks, %d targets, %d hosts, %d clients, %+v", w.unordered, len(w.disks), len(w.servers), len(w.hosts), len(w.clients), w.limits)
+	w.logf("unordered %v, %d disks, %d targets, %d hosts, %d clients, %v, %+v, %+v",
+		w.unordered, len(w.disks), len(w.servers), len(w.hosts), len(w.clients), w.kinds, w.tcp, w.limits)
 	return w
 }
 
@@ -223,7 +230,7 @@ func (w *world) round(d time.Duration) {
 	}
 	time.Sleep(2 * w.limits.io) // until hosts have given up controllers that were hurt
 	w.connected()
-	time.Sleep(4 * w.limits.kato) // until targets have given up what hosts have
+	time.Sleep(4*w.limits.kato + w.limits.connect) // until targets have given up what hosts have
 	for _, h := range w.histories {
 		h.settled()
 	}
@@ -309,10 +316,11 @@ func (w *world) quiet() {
 		}
 	}
 	for i, s := range w.servers {
-		want := 0
+		want, byKind := 0, map[nvme.TransportType]int{}
 		for k, a := range s.addrs {
 			want += controllers[a]
-			if got := s.listeners[k].Counters().Connections.Load(); got != int64(3*controllers[a]) {
+			byKind[w.kinds[a]] += 3 * controllers[a]
+			if got := s.ports[k].connections.Load(); got != int64(3*controllers[a]) {
 				w.errorf("target %d: %d connections at %v, want %d", i, got, a, 3*controllers[a])
 			}
 		}
@@ -321,8 +329,8 @@ func (w *world) quiet() {
 			w.errorf("target %d: %d controllers and %d connections, want %d and %d", i, snap.Controllers, snap.Connections, want, 3*want)
 		}
 		for _, tr := range snap.Transports {
-			if tr.Queues != 3*want || tr.Connects-tr.Disconnects != uint64(tr.Queues) {
-				w.errorf("target %d: %d queues of %v, %d connects and %d disconnects; want %d queues", i, tr.Queues, tr.Transport, tr.Connects, tr.Disconnects, 3*want)
+			if want := byKind[tr.Transport]; tr.Queues != want || tr.Connects-tr.Disconnects != uint64(want) {
+				w.errorf("target %d: %d queues of %v, %d connects and %d disconnects; want %d queues", i, tr.Queues, tr.Transport, tr.Connects, tr.Disconnects, want)
 			}
 		}
 		for _, sub := range snap.Subsystems {
