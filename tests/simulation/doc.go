@@ -3,16 +3,18 @@
 //
 // # A world
 //
-// A seed draws a world: how many targets, ports, hosts, addresses and volumes there are, which ports are of RDMA and which
-// of NVMe/TCP, the hosts' options, who uses them, and what goes wrong. Everything between the users of nvme/multipath and
-// the volumes is what the programs run, down to the packets of the RNICs (fabric/rdma/roce and cm) and the calls on the
-// sockets of NVMe/TCP (fabric/tcp/socket), which internal/simnet carries; testing/synctest is the clock. Connections of
-// NVMe/TCP never poll before they sleep (BusyPoll): virtual time passes only while everybody sleeps.
+// A seed draws a world: how many targets, ports, hosts, addresses and volumes there are, which ports are of RDMA and
+// which of NVMe/TCP, the hosts' options, who uses them, and what goes wrong. Everything between the users of
+// nvme/multipath and the volumes is what the programs run, down to the packets of the RNICs (fabric/rdma/roce and cm)
+// and the calls on the sockets of NVMe/TCP (fabric/tcp/socket), which internal/simnet carries; testing/synctest is the
+// clock. Connections of NVMe/TCP never poll before they sleep (BusyPoll): virtual time passes only while everybody
+// sleeps.
 //
 // In each of several rounds, clients read, write and swap blocks (fused Compare and Write), a keeper has hosts take and
 // preempt reservations, and a nemesis cuts, isolates, degrades and holds up parts of the network, alters what digests
-// cover and TCP's checksums don't catch, freezes volumes and makes them fail, changes ANA states, secrets, the hosts that are let in, the size and the presence of namespaces,
-// ends controllers, and stops and restarts targets. Then everything is repaired.
+// cover and TCP's checksums don't catch, freezes volumes and makes them fail, changes ANA states, secrets, the hosts
+// that are let in, the size and the presence of namespaces, ends controllers, and stops and restarts targets. Then
+// everything is repaired.
 //
 // # What is checked
 //
