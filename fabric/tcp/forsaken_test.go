@@ -97,7 +97,7 @@ func TestForsaken(t *testing.T) {
 			}
 			vol := &standing{Volume: memory}
 			tt := newTestTargetOn(t, TargetConfig{}, vol)
-			_, p := rawIO(t, tt, "127.0.0.77", 8)
+			_, p := rawIO(t, tt, another, 8)
 			cmd := ioCommand(nvme.OpWrite, 7*size, size)
 			cmd.SetCID(7)
 			cmd.SGL1().SetBlock(nvme.SGLTransport, 0, size)

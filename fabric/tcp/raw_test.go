@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"net/netip"
 	"testing"
 	"time"
 
@@ -16,7 +17,7 @@ import (
 // raw is a peer that sends what the test says.
 type raw struct {
 	t testing.TB
-	*net.TCPConn
+	peer
 	digests pdu.Digests
 }
 
@@ -24,17 +25,23 @@ func newRaw(t testing.TB, c net.Conn) *raw {
 	t.Helper()
 	_ = c.SetDeadline(time.Now().Add(patience))
 	t.Cleanup(func() { _ = c.Close() })
-	return &raw{t: t, TCPConn: c.(*net.TCPConn)}
+	return &raw{t: t, peer: c.(peer)}
 }
 
 // rawHost connects to a target.
 func rawHost(t testing.TB, tt *testTarget) *raw {
 	t.Helper()
-	c, err := net.Dial("tcp", tt.Addr().String())
+	return rawFrom(t, tt, netip.Addr{})
+}
+
+// rawFrom connects to a target from an address.
+func rawFrom(t testing.TB, tt *testTarget, addr netip.Addr) *raw {
+	t.Helper()
+	c, err := tt.cfg.Network.Dial(t.Context(), addr, tt.Addr())
 	if err != nil {
 		t.Fatal(err)
 	}
-	return newRaw(t, c)
+	return newRaw(t, peerOf(c))
 }
 
 // socketOf returns the socket.Conn of c.

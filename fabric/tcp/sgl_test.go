@@ -3,6 +3,7 @@ package tcp
 import (
 	"bytes"
 	"math"
+	"net/netip"
 	"testing"
 
 	"github.com/nvme-anywhere/nvmeof/fabric/tcp/pdu"
@@ -65,7 +66,7 @@ func wrongSGLs() []wrongSGL {
 func TestWrongSGL(t *testing.T) {
 	const size = wrongSize
 	tt := newTestTarget(t, TargetConfig{})
-	_, io := rawIO(t, tt, "127.0.0.1", 32)
+	_, io := rawIO(t, tt, netip.Addr{}, 32)
 	var cid uint16
 	send := func(name string, cmd nvme.Command, alter func(pdu []byte), data []byte, want nvme.Status) {
 		t.Helper()

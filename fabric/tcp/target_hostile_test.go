@@ -3,6 +3,7 @@ package tcp
 import (
 	"crypto/tls"
 	"errors"
+	"net/netip"
 	"strings"
 	"syscall"
 	"testing"
@@ -292,7 +293,7 @@ func TestTargetTooManyCommands(t *testing.T) {
 func TestTargetInlineLimits(t *testing.T) {
 	const limit = 4096
 	tt := newTestTarget(t, TargetConfig{InCapsule: limit})
-	admin, io := rawIO(t, tt, "127.0.0.1", 32)
+	admin, io := rawIO(t, tt, netip.Addr{}, 32)
 	inCapsule := func(cmd nvme.Command, n int) (nvme.Command, []byte) {
 		cmd.SGL1().SetBlock(nvme.SGLInCapsule, 0, uint32(n))
 		return cmd, make([]byte, n)

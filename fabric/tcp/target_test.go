@@ -3,7 +3,6 @@ package tcp
 import (
 	"bytes"
 	"errors"
-	"io"
 	"net"
 	"net/netip"
 	"runtime"
@@ -14,6 +13,7 @@ import (
 	"time"
 
 	"github.com/nvme-anywhere/nvmeof/fabric/tcp/pdu"
+	"github.com/nvme-anywhere/nvmeof/fabric/tcp/socket"
 	"github.com/nvme-anywhere/nvmeof/internal/soon"
 	"github.com/nvme-anywhere/nvmeof/nvme"
 	"github.com/nvme-anywhere/nvmeof/nvme/target"
@@ -97,45 +97,36 @@ func waitFor(t testing.TB, what string, ok func() bool) {
 
 // TestTargetTimeout leaves connections without ICReq and without Connect.
 func TestTargetTimeout(t *testing.T) {
-	t.Parallel()
-	tt := newTestTarget(t, TargetConfig{ConnectTimeout: time.Second})
-	silent := rawHost(t, tt)
-	halfway := inTime(t, tt, pdu.ICReq{}.Append(nil), pdu.ICSize)
-	silent.closed()
-	halfway.closed()
-	for range 2 {
-		if err := <-tt.errs; !errors.Is(err, ErrHandshake) {
-			t.Error(err)
+	virtually(t, func(t *testing.T, n socket.Network) {
+		const limit = 5 * time.Second // before the engine's
+		tt := newTestTarget(t, TargetConfig{ConnectTimeout: limit, BusyPoll: NoBusyPoll, Network: n})
+		began := time.Now()
+		silent, halfway := rawHost(t, tt), rawHost(t, tt)
+		halfway.initialize(pdu.ICReq{})
+		silent.closed()
+		halfway.closed()
+		if took := time.Since(began); took < limit || took > limit+time.Second {
+			t.Errorf("the connections ended after %v", took)
 		}
-	}
+		for range 2 {
+			if err := <-tt.errs; !errors.Is(err, ErrHandshake) {
+				t.Error(err)
+			}
+		}
+	})
 }
 
 // TestTargetTimeoutEnds checks that the limit doesn't apply once Connect has succeeded.
 func TestTargetTimeoutEnds(t *testing.T) {
-	t.Parallel()
-	const limit = 2 * time.Second
-	tt := newTestTarget(t, TargetConfig{ConnectTimeout: limit})
-	p := inTime(t, tt, append(pdu.ICReq{}.Append(nil), (&raw{t: t}).connectCapsule()...), pdu.ICSize+pdu.CapsuleRespSize)
-	time.Sleep(limit + limit/10) // nothing may happen meanwhile
-	p.enable()
-}
-
-// inTime returns a connection on which what is sent first gets its answer, of n bytes, before the target's time limit is
-// over. On a machine that stands still for that long this may take several attempts.
-func inTime(t *testing.T, tt *testTarget, first []byte, n int) *raw {
-	t.Helper()
-	var err error
-	for range 20 {
+	virtually(t, func(t *testing.T, n socket.Network) {
+		const limit = 10 * time.Second
+		tt := newTestTarget(t, TargetConfig{ConnectTimeout: limit, BusyPoll: NoBusyPoll, Network: n})
 		p := rawHost(t, tt)
-		if _, err = p.Write(first); err == nil {
-			_, err = io.ReadFull(p, make([]byte, n))
-		}
-		if err == nil {
-			return p
-		}
-	}
-	t.Fatal(err)
-	return nil
+		p.initialize(pdu.ICReq{})
+		p.connect()
+		time.Sleep(2 * limit) // nothing may happen meanwhile
+		p.enable()
+	})
 }
 
 // TestTargetLimit opens one more connection than allowed.

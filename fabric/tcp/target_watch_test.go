@@ -3,6 +3,7 @@ package tcp
 import (
 	"errors"
 	"net"
+	"net/netip"
 	"syscall"
 	"testing"
 	"time"
@@ -17,30 +18,17 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme/target"
 )
 
-// rawFrom returns a raw host at another loopback address.
-func rawFrom(t *testing.T, tt *testTarget, addr string) *raw {
-	t.Helper()
-	return rawBy(t, tt, net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(addr)}})
-}
-
-// rawBy returns a raw host that connects by d.
-func rawBy(t *testing.T, tt *testTarget, d net.Dialer) *raw {
-	t.Helper()
-	c, err := d.Dial("tcp", tt.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return newRaw(t, c)
-}
+// another is another loopback address.
+var another = netip.MustParseAddr("127.0.0.77")
 
 // rawIO makes an admin queue and an I/O queue of size entries from addr.
-func rawIO(t *testing.T, tt *testTarget, addr string, size int) (admin, io *raw) {
+func rawIO(t *testing.T, tt *testTarget, addr netip.Addr, size int) (admin, io *raw) {
 	t.Helper()
-	return rawIOBy(t, tt, net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(addr)}}, size)
+	return rawIOBy(t, func() *raw { return rawFrom(t, tt, addr) }, size)
 }
 
-// rawIOBy is rawIO for a host that connects by d.
-func rawIOBy(t *testing.T, tt *testTarget, d net.Dialer, size int) (admin, io *raw) {
+// rawIOBy is rawIO for a host that connects by dial.
+func rawIOBy(t *testing.T, dial func() *raw, size int) (admin, io *raw) {
 	t.Helper()
 	connect := func(p *raw, qid, cntlid uint16, size int) uint16 {
 		t.Helper()
@@ -60,7 +48,7 @@ func rawIOBy(t *testing.T, tt *testTarget, d net.Dialer, size int) (admin, io *r
 		}
 		return nvme.ConnectResult(cqe.DW0()).CNTLID()
 	}
-	admin, io = rawBy(t, tt, d), rawBy(t, tt, d)
+	admin, io = dial(), dial()
 	cntlid := connect(admin, 0, nvme.CNTLIDDynamic, 32)
 	admin.enable()
 	connect(io, 1, cntlid, size)
@@ -70,11 +58,15 @@ func rawIOBy(t *testing.T, tt *testTarget, d net.Dialer, size int) (admin, io *r
 // A host that asks to write, and never sends its data, leaves memory to others, and its
 // connection ends.
 func TestHostThatBringsNoData(t *testing.T) {
+	virtually(t, testHostThatBringsNoData)
+}
+
+func testHostThatBringsNoData(t *testing.T, n socket.Network) {
 	const size, depth = 60 << 10, 32 // which the volume doesn't lend
 	tt := newTestTarget(t, TargetConfig{
-		MaxTransfer: 64 << 10, Memory: 512 << 10, PeerMemory: 256 << 10, DataTimeout: time.Second,
+		MaxTransfer: 64 << 10, Memory: 512 << 10, PeerMemory: 256 << 10, BusyPoll: NoBusyPoll, Network: n,
 	})
-	_, stalled := rawIO(t, tt, "127.0.0.77", depth)
+	_, stalled := rawIO(t, tt, another, depth)
 	for cid := range uint16(depth - 1) {
 		cmd := ioCommand(nvme.OpWrite, 0, size)
 		cmd.SetCID(cid)
@@ -84,7 +76,7 @@ func TestHostThatBringsNoData(t *testing.T) {
 	for range 4 {
 		stalled.expect(pdu.TypeR2T) // and no fifth one
 	}
-	honest := newPair(t, tt.Addr(), clientOptions{size: 8})
+	honest := newPair(t, tt.Addr(), clientOptions{size: 8, host: HostConfig{BusyPoll: NoBusyPoll, Network: n}})
 	for range 20 {
 		honest.io.must(ioCommand(nvme.OpWrite, 0, size), randomBytes(1, size))
 	}
@@ -124,7 +116,7 @@ func TestHostThatBringsDataSlowly(t *testing.T) {
 	const size = 64 << 10
 	for piece, ends := range map[int]bool{8 << 10: false, 512: true} {
 		tt := newTestTarget(t, TargetConfig{MaxTransfer: size, DataTimeout: time.Hour})
-		_, slow := rawIO(t, tt, "127.0.0.77", 8)
+		_, slow := rawIO(t, tt, another, 8)
 		cmd := ioCommand(nvme.OpWrite, 0, size)
 		cmd.SetCID(7)
 		cmd.SGL1().SetBlock(nvme.SGLTransport, 0, size)
@@ -167,13 +159,13 @@ func TestHostThatBringsDataSlowly(t *testing.T) {
 func TestPeerConnections(t *testing.T) {
 	tt := newTestTarget(t, TargetConfig{MaxConns: 4, MaxPeerConns: 2})
 	for range 2 {
-		rawFrom(t, tt, "127.0.0.77").initialize(pdu.ICReq{})
+		rawFrom(t, tt, another).initialize(pdu.ICReq{})
 	}
-	rawFrom(t, tt, "127.0.0.77").closed()
+	rawFrom(t, tt, another).closed()
 	if err := <-tt.errs; !errors.Is(err, ErrTooMany) {
 		t.Errorf("%v, want ErrTooMany", err)
 	}
-	rawFrom(t, tt, "127.0.0.1").initialize(pdu.ICReq{})
+	rawFrom(t, tt, netip.Addr{}).initialize(pdu.ICReq{})
 	if n := tt.Counters().Rejected.Load(); n != 1 {
 		t.Errorf("%d refused", n)
 	}
@@ -206,7 +198,7 @@ func TestSilentConnections(t *testing.T) {
 	attack(limit / attackers)
 	var hosts []*raw
 	for range 3 {
-		admin, io := rawIO(t, tt, "127.0.0.77", 32)
+		admin, io := rawIO(t, tt, another, 32)
 		hosts = append(hosts, admin, io)
 		attack(2)
 	}
@@ -225,7 +217,7 @@ func TestSilentConnections(t *testing.T) {
 func TestHostThatReadsNothing(t *testing.T) {
 	const size, depth = 64 << 10, 32
 	tt := newTestTarget(t, TargetConfig{MaxTransfer: size})
-	_, slow := rawIO(t, tt, "127.0.0.77", depth)
+	_, slow := rawIO(t, tt, another, depth)
 	c := connOf(t, tt, slow)
 	c.w.mu.Lock()
 	c.w.stall = 200 * time.Millisecond // instead of half a minute
@@ -259,7 +251,13 @@ func TestHostThatReadsSlowly(t *testing.T) {
 	d := net.Dialer{Control: func(_, _ string, c syscall.RawConn) error { // a small window opens a little at a time
 		return c.Control(func(fd uintptr) { _ = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUF, 4096) })
 	}}
-	_, slow := rawIOBy(t, tt, d, 8)
+	_, slow := rawIOBy(t, func() *raw {
+		c, err := d.Dial("tcp", tt.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return newRaw(t, c)
+	}, 8)
 	c := connOf(t, tt, slow)
 	_ = c.conn.(*socket.TCP).SetWriteBuffer(4096)
 	c.w.mu.Lock()
