@@ -24,7 +24,8 @@ type TCP struct {
 	rng       *rand.Rand
 	conns     map[ends]*tcpConn
 	listeners map[netip.AddrPort]*tcpListener
-	made      uint64 // connections so far
+	stalled   map[netip.Addr]time.Time // until when addresses stand still
+	made      uint64                   // connections so far
 }
 
 var _ socket.Network = (*TCP)(nil)
@@ -35,12 +36,19 @@ type ends struct{ local, remote netip.AddrPort }
 func newTCP(n *Network, seed uint64) *TCP {
 	return &TCP{
 		network: n, rng: rand.New(rand.NewPCG(seed, 1)), coming: newInbox(),
-		conns: map[ends]*tcpConn{}, listeners: map[netip.AddrPort]*tcpListener{},
+		conns: map[ends]*tcpConn{}, listeners: map[netip.AddrPort]*tcpListener{}, stalled: map[netip.Addr]time.Time{},
 	}
 }
 
 // TCP returns the TCP of the network.
 func (n *Network) TCP() *TCP { return n.tcp }
+
+// Stall has an address stand still for a time: what arrives meanwhile is taken afterwards, all at once.
+func (t *TCP) Stall(addr netip.Addr, d time.Duration) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.stalled[addr] = time.Now().Add(d)
+}
 
 // Dial implements socket.Network. An invalid local address means remote's: a connection within a host.
 func (t *TCP) Dial(ctx context.Context, local netip.Addr, remote netip.AddrPort) (socket.Conn, error) {
@@ -206,7 +214,7 @@ func (i *inbox) take(now time.Time) (f flight, ok bool) {
 	return i.queued.Pop(), true
 }
 
-// expect is called by the network with its lock held.
+// expect has receive take f when it is due.
 func (t *TCP) expect(f flight) {
 	t.coming.mu.Lock()
 	t.coming.queued.Push(f)
@@ -220,18 +228,27 @@ func (t *TCP) receive() {
 	defer t.mu.Unlock()
 	now := time.Now()
 	for f, ok := t.coming.take(now); ok; f, ok = t.coming.take(now) {
-		t.network.countArrived(1, 0)
-		l := t.listeners[f.at.local]
-		c := t.conns[f.at]
-		switch {
-		case c != nil:
-			c.handle(f.segment, f.data)
-		case f.segment.rst:
-		case f.segment.syn && !f.segment.ack && l != nil:
-			l.open(f.at, f.segment)
-		default:
-			t.refuse(f)
+		if until := t.stalled[f.at.local.Addr()]; now.Before(until) {
+			f.due = until
+			t.expect(f)
+			continue
 		}
+		t.network.countArrived(1, 0)
+		t.handle(f)
+	}
+}
+
+func (t *TCP) handle(f flight) {
+	l := t.listeners[f.at.local]
+	c := t.conns[f.at]
+	switch {
+	case c != nil:
+		c.handle(f.segment, f.data)
+	case f.segment.rst:
+	case f.segment.syn && !f.segment.ack && l != nil:
+		l.open(f.at, f.segment)
+	default:
+		t.refuse(f)
 	}
 }
 

@@ -522,6 +522,23 @@ func TestTCPBacklog(t *testing.T) {
 	})
 }
 
+// TestTCPStalled: what arrives at an address that stands still is taken afterwards: data before a reset that came later,
+// although the connection has then ended.
+func TestTCPStalled(t *testing.T) {
+	simulated(t, goodTCPLink, func(n *Network, p *tcpPair) {
+		p.between()
+		n.TCP().Stall(hostA, time.Second)
+		began := time.Now()
+		p.mustWrite(p.dialled, stream(10))
+		time.Sleep(500 * time.Millisecond)
+		_ = p.dialled.Abort()
+		p.mustRead(p.accepted, 10)
+		if took := time.Since(began); took != time.Second || !p.accepted.Ended() {
+			t.Errorf("after %v, ended %v", took, p.accepted.Ended())
+		}
+	})
+}
+
 // TestTCPFilterUnnoticed: what a filter changes arrives.
 func TestTCPFilterUnnoticed(t *testing.T) {
 	simulated(t, goodTCPLink, func(n *Network, p *tcpPair) {

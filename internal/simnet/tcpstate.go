@@ -336,7 +336,6 @@ func (c *tcpConn) tellOfRoom() {
 // reset ends the connection at once, and tells the peer.
 func (c *tcpConn) reset() {
 	c.emit(segment{rst: true, number: c.next}, nil)
-	c.closed = true
 	c.forget()
 }
 

@@ -31,9 +31,9 @@
 //
 // A write may be late if the path that it was sent by is lost, the target hasn't noticed, and the volume, or the
 // network, holds it back for longer than the host takes to send it again (docs/multipath.md). So the network holds
-// nothing back for that long, and most worlds have volumes that execute requests in order. In the others each host has
-// one path, through a good network: there the target knows what was lost, and keeps a host's new commands away from
-// those that it left behind.
+// nothing back for that long (TCP does while it is cut, but a host that gives up a connection takes that back), and
+// most worlds have volumes that execute requests in order. In the others each host has one path, through a good
+// network: there the target knows what was lost, and keeps a host's new commands away from those that it left behind.
 //
 // # Repeating a run
 //

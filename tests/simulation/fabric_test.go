@@ -19,8 +19,9 @@ import (
 )
 
 const (
-	rocePort = 4791
-	nvmePort = 4420
+	rocePort    = 4791
+	nvmePort    = 4420
+	maxTransfer = 64 << 10
 )
 
 // nic is a software RNIC on the simulated network, as softrnic makes one on a socket.
@@ -51,13 +52,15 @@ func (n *nic) Close() error { return errors.Join(n.Manager.Close(), n.dev.Close(
 // overTCP says how NVMe/TCP is used in a world.
 type overTCP struct {
 	headerDigest, dataDigest bool
-	inCapsule, maxH2CData    int // of targets
+	inCapsule, maxH2CData    int   // of targets
+	memory                   int64 // of each of their ports
 }
 
 func drawTCP(rng *rand.Rand) overTCP {
 	return overTCP{
 		headerDigest: rng.IntN(2) == 0, dataDigest: rng.IntN(2) == 0,
-		inCapsule: pick(rng, []int{-1, 4 << 10, 16 << 10}), maxH2CData: pick(rng, []int{4 << 10, 1 << 16}),
+		inCapsule: pick(rng, []int{-1, 4 << 10, 16 << 10}), maxH2CData: pick(rng, []int{4 << 10, maxTransfer}),
+		memory: pick(rng, []int64{4 * maxTransfer, 4 << 20}), // one transfer for each host, or many
 	}
 }
 
@@ -79,8 +82,8 @@ func (w *world) listen(a netip.Addr, t *target.Target) (*port, error) {
 	at := netip.AddrPortFrom(a, nvmePort)
 	if w.kinds[a] == nvme.TransportTCP {
 		l, err := tcp.ListenTarget(at, t, tcp.TargetConfig{
-			Memory: 4 << 20, MaxTransfer: 1 << 16, InCapsule: w.tcp.inCapsule, MaxH2CData: w.tcp.maxH2CData,
-			ConnectTimeout: w.limits.connect, BusyPoll: tcp.NoBusyPoll, Network: w.net.TCP(),
+			Memory: w.tcp.memory, MaxTransfer: maxTransfer, InCapsule: w.tcp.inCapsule, MaxH2CData: w.tcp.maxH2CData,
+			ConnectTimeout: w.limits.connect, DataTimeout: w.limits.io, BusyPoll: tcp.NoBusyPoll, Network: w.net.TCP(),
 		})
 		if err != nil {
 			return nil, err
@@ -91,7 +94,7 @@ func (w *world) listen(a netip.Addr, t *target.Target) (*port, error) {
 	if err != nil {
 		return nil, err
 	}
-	l, err := rdma.ListenTarget(n, at, t, rdma.TargetConfig{Memory: 4 << 20, MaxTransfer: 1 << 16})
+	l, err := rdma.ListenTarget(n, at, t, rdma.TargetConfig{Memory: 4 << 20, MaxTransfer: maxTransfer})
 	if err != nil {
 		return nil, err
 	}

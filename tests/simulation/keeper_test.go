@@ -152,26 +152,30 @@ func (k *keeper) note(aborted int) {
 	k.w.histories[keptDisk].deny(k.may)
 }
 
-// end releases what is held, so that all hosts can do everything.
+// end releases what is held, so that all hosts can do everything. A host whose earlier commands a slow disk still has may
+// have to try again.
 func (k *keeper) end() error {
 	k.turn <- struct{}{}
 	defer func() { <-k.turn }()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	k.allow()
-	for k.sure = false; !k.sure; {
-		if err := ctx.Err(); err != nil {
-			return err
+	for {
+		for k.sure = false; !k.sure; {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			k.find(ctx)
 		}
-		k.find(ctx)
+		k.allow()
+		if k.holder < 0 {
+			return nil
+		}
+		err := k.w.hosts[k.holder].space(keptDisk).ReservationRelease(ctx, nvme.ResvRelease, k.typ, key(k.holder))
+		if err == nil {
+			k.holder = -1
+			return nil
+		}
+		k.w.logf("host %d can't release: %v", k.holder, err)
 	}
-	k.allow()
-	if k.holder < 0 {
-		return nil
-	}
-	if err := k.w.hosts[k.holder].space(keptDisk).ReservationRelease(ctx, nvme.ResvRelease, k.typ, key(k.holder)); err != nil {
-		return err
-	}
-	k.holder = -1
-	return nil
 }

@@ -110,6 +110,7 @@ var strikes = []struct {
 	{"degrade", 6, (*nemesis).degrade, true},
 	{"hold", 5, (*nemesis).hold, true},
 	{"corrupt", 3, (*nemesis).corrupt, true},
+	{"stall", 2, (*nemesis).stall, true},
 	{"freeze", 6, (*nemesis).freeze, false},
 	{"fail", 4, (*nemesis).fail, false},
 	{"grow", 1, (*nemesis).grow, false},
@@ -151,10 +152,19 @@ func (n *nemesis) cut() {
 	if ways != 2 {
 		n.w.net.Cut(to, from)
 	}
-	n.until(n.between(10*time.Millisecond, 8*time.Second), func() {
+	d := n.between(10*time.Millisecond, 8*time.Second)
+	if n.rng.IntN(2) == 0 {
+		d = n.aboutKATO()
+	}
+	n.until(d, func() {
 		n.w.net.Restore(from, to)
 		n.w.net.Restore(to, from)
 	})
+}
+
+// aboutKATO draws a time after which some have given up connections, and others haven't.
+func (n *nemesis) aboutKATO() time.Duration {
+	return n.between(n.w.limits.kato/2, n.w.limits.kato*3/2)
 }
 
 // anyAddr stands for all addresses.
@@ -201,8 +211,10 @@ func (n *nemesis) hold() {
 	a := pick(n.rng, n.w.addrs)
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.held[a] = time.Now().Add(n.between(time.Millisecond, 300*time.Millisecond))
+	n.held[a] = time.Now().Add(n.between(time.Millisecond, longestHold))
 }
+
+const longestHold = 300 * time.Millisecond
 
 // corrupt damages what digests cover, for a while.
 func (n *nemesis) corrupt() {
@@ -217,6 +229,20 @@ func (n *nemesis) setDamage(p float64) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.damage = p
+}
+
+// stall lets a port of NVMe/TCP stand still, about until hosts give up their connections to it: the target then finds
+// what they had sent before, and that they are gone (docs/multipath.md). The network must not lose that.
+func (n *nemesis) stall() {
+	a := pick(n.rng, pick(n.rng, n.w.servers).addrs)
+	if n.w.kinds[a] != nvme.TransportTCP {
+		return
+	}
+	n.heal()
+	time.Sleep(longestHold)
+	d := n.aboutKATO()
+	n.w.net.TCP().Stall(a, d)
+	time.Sleep(d)
 }
 
 func (n *nemesis) faultyDisk() *disk {
