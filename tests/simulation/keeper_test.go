@@ -153,7 +153,7 @@ func (k *keeper) note(aborted int) {
 }
 
 // end releases what is held, so that all hosts can do everything. A host whose earlier commands a slow disk still has may
-// have to try again.
+// have to try again, and may lose its paths over it.
 func (k *keeper) end() error {
 	k.turn <- struct{}{}
 	defer func() { <-k.turn }()
@@ -164,6 +164,9 @@ func (k *keeper) end() error {
 		for k.sure = false; !k.sure; {
 			if err := ctx.Err(); err != nil {
 				return err
+			}
+			for _, m := range k.w.hosts {
+				m.tend()
 			}
 			k.find(ctx)
 		}
