@@ -1,5 +1,5 @@
-// Package simnet is a network in memory for tests: its endpoints are udp.Conns, its TCP is a socket.Network, and its paths
-// have latency, bandwidth, queues and every fault that a real network has.
+// Package simnet is a network in memory for tests: its endpoints are udp.Conns, its TCP is a socket.Network, and its
+// paths have latency, bandwidth, queues and every fault that a real network has.
 //
 // # Time
 //

@@ -276,5 +276,6 @@ func (t *TCP) refuse(f flight) {
 
 // send puts a segment on the network.
 func (t *TCP) send(at ends, s segment, data []byte) {
-	t.network.transmit(&Datagram{Src: at.local, Dst: at.remote, Payload: append([]byte(nil), data...), segment: &s}, time.Now())
+	d := &Datagram{Src: at.local, Dst: at.remote, Payload: append([]byte(nil), data...), segment: &s}
+	t.network.transmit(d, time.Now())
 }

@@ -26,7 +26,7 @@ type tcpPair struct {
 	dialled, accepted socket.Conn
 }
 
-// onKernelToo runs f with a connection of the simulated TCP and with one of the kernel's: what it expects is so of both.
+// onKernelToo runs f with a connection of the simulated TCP and with one of the kernel's: both do what it expects.
 func onKernelToo(t *testing.T, f func(t *testing.T, p *tcpPair)) {
 	t.Run("kernel", func(t *testing.T) {
 		f(t, connect(t, socket.System, netip.MustParseAddrPort("127.0.0.1:0")))
@@ -299,8 +299,8 @@ func TestTCPReadShut(t *testing.T) {
 	})
 }
 
-// TestTCPDeadlines: waiting ends at a deadline, even one that is set meanwhile, and goes on after another one is set; and
-// with Close.
+// TestTCPDeadlines: waiting ends at a deadline, even one that is set meanwhile, and with Close. After another deadline is
+// set it goes on.
 func TestTCPDeadlines(t *testing.T) {
 	onKernelToo(t, func(t *testing.T, p *tcpPair) {
 		late := make(chan error)
@@ -522,8 +522,8 @@ func TestTCPBacklog(t *testing.T) {
 	})
 }
 
-// TestTCPStalled: what arrives at an address that stands still is taken afterwards: data before a reset that came later,
-// although the connection has then ended.
+// TestTCPStalled: what arrives at an address that stands still is taken afterwards: data can be received, although the
+// connection has ended by a reset that came later.
 func TestTCPStalled(t *testing.T) {
 	simulated(t, goodTCPLink, func(n *Network, p *tcpPair) {
 		p.between()

@@ -1,6 +1,6 @@
-// Package socket is what package tcp needs of TCP: connections whose calls never wait, and waiting apart from them. System
-// is the kernel's TCP. Another Network may take its place, such as a TCP in user space; the tests' simulated one is
-// internal/simnet.
+// Package socket is what package tcp needs of TCP: connections whose calls never wait, and waiting apart from them.
+// System is the kernel's TCP. Another Network may take its place, such as a TCP in user space; the tests' simulated one
+// is internal/simnet.
 package socket
 
 import (
