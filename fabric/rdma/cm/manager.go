@@ -41,7 +41,8 @@ type Manager struct {
 	listeners map[uint16]*cmID
 	events    []queuedEvent
 	nextTID   uint64
-	made      uint32 // communication IDs
+	made      uint32     // communication IDs
+	siblings  []*Manager // the others at this address
 }
 
 // queuedEvent waits for its handler.

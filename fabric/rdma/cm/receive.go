@@ -76,6 +76,8 @@ func (m *Manager) answer(dst netip.Addr, tid uint64, msg mad.Message) {
 // onREP handles the reply to a REQ. A reply that names the QP of a live connection means that the peer has restarted
 // (IBTA 12.9.8.3.1).
 func (m *Manager) onREP(src netip.Addr, tid uint64, rep *mad.REP) {
+	qpn := peerKey{src, rep.LocalCAGUID, rep.LocalQPN}
+	of, old := m.elsewhere(qpn)
 	m.mu.Lock()
 	r := m.table.find(src, rep.CommIDs)
 	if r == nil {
@@ -89,7 +91,9 @@ func (m *Manager) onREP(src netip.Addr, tid uint64, rep *mad.REP) {
 		m.onRecord(nil, nil)
 		return
 	}
-	old := m.table.byQPN[peerKey{src, rep.LocalCAGUID, rep.LocalQPN}]
+	if own := m.table.byQPN[qpn]; own != nil {
+		of, old = m, own
+	}
 	out := m.apply(r, func(fx *effects) {
 		r.onREP(rep, fx)
 		if fresh && old != nil {
@@ -102,7 +106,7 @@ func (m *Manager) onREP(src netip.Addr, tid uint64, rep *mad.REP) {
 	}
 	m.finish(r, out)
 	if fresh && old != nil {
-		m.evict(old)
+		of.evict(old)
 	}
 }
 

@@ -17,17 +17,22 @@ const (
 
 // onREQ handles a connection request: a duplicate, a stale one, one to refuse, or a new one.
 func (m *Manager) onREQ(src netip.Addr, tid uint64, req *mad.REQ) {
+	qpn := peerKey{src, req.LocalCAGUID, req.LocalQPN}
+	of, old := m.elsewhere(qpn)
 	m.mu.Lock()
 	if r := m.table.byID[peerKey{src, req.LocalCAGUID, req.LocalCommID}]; r != nil {
 		if r.tid == tid && r.req == *req {
 			m.onRecord(r, func(r *record, fx *effects) { r.onDuplicateREQ(time.Now(), fx) })
 			return
 		}
-		m.refuseStale(src, tid, req, r)
+		m.refuseStale(src, tid, req, m, r)
 		return
 	}
-	if old := m.table.byQPN[peerKey{src, req.LocalCAGUID, req.LocalQPN}]; old != nil {
-		m.refuseStale(src, tid, req, old)
+	if r := m.table.byQPN[qpn]; r != nil {
+		of, old = m, r
+	}
+	if old != nil {
+		m.refuseStale(src, tid, req, of, old)
 		return
 	}
 	rej := refusal(req.LocalCommID, 0)
@@ -62,12 +67,12 @@ func (m *Manager) onREQ(src netip.Addr, tid uint64, req *mad.REQ) {
 	m.finish(r, append(out, m.apply(r, func(fx *effects) { fx.event(requestEvent(listener, req)) })...))
 }
 
-// refuseStale refuses a request whose QPN or communication ID is that of an earlier connection: its peer has lost that
-// one and restarted (IBTA 12.9.8.3.1). Called with mu held, which it releases.
-func (m *Manager) refuseStale(src netip.Addr, tid uint64, req *mad.REQ, old *record) {
+// refuseStale refuses a request whose QPN or communication ID is that of an earlier connection, of the Manager of: its
+// peer has lost that one and restarted (IBTA 12.9.8.3.1). Called with mu held, which it releases.
+func (m *Manager) refuseStale(src netip.Addr, tid uint64, req *mad.REQ, of *Manager, old *record) {
 	m.mu.Unlock()
 	m.answer(src, tid, refusal(req.LocalCommID, verbs.RejectStale))
-	m.evict(old)
+	of.evict(old)
 }
 
 // check finds the listener of a request, or sets the reason in rej why it is refused.

@@ -100,6 +100,85 @@ func TestStaleREP(t *testing.T) {
 	})
 }
 
+// engines makes two managers of one address. What peers send there goes to neither by itself: see to.
+func engines(t *testing.T, n *network, addr string) (all [2]*node) {
+	for i := range all {
+		all[i] = newNode(t, n, addr, Config{Engines: len(all), Engine: i})
+		t.Cleanup(func() { all[i].m.Close() })
+	}
+	Join([]*Manager{all[0].m, all[1].m})
+	return all
+}
+
+// to sends a message that reaches the given manager of an address.
+func (p *rawPeer) to(nd *node, tid uint64, m mad.Message) {
+	nd.m.arrived(p.addr, mad.Append(nil, tid, m))
+}
+
+// The connection that a restarted peer has lost may be one of another manager at the address.
+func TestStaleREQElsewhere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNetwork()
+		p, target := newRawPeer(t, n, "127.0.0.9"), engines(t, n, "127.0.0.2")
+		var l [2]*end
+		for i, nd := range target {
+			l[i] = nd.listen(0)
+		}
+		p.to(target[0], 99, p.req(target[0].addr, 7, 8))
+		_, rep := receive[*mad.REP](p)
+		p.to(target[0], 99, &mad.RTU{CommIDs: rep.Reversed()})
+		l[0].want(verbs.CMConnectRequest)
+		l[0].want(verbs.CMEstablished)
+
+		p.to(target[1], 101, p.req(target[1].addr, 70, 8))
+		if tid, rej := receive[*mad.REJ](p); tid != 101 || rej.Remote != 70 || rej.Reason != verbs.RejectStale {
+			t.Errorf("TID %d %+v reason %d", tid, rej.CommIDs, rej.Reason)
+		}
+		tid, dreq := receive[*mad.DREQ](p)
+		if dreq.CommIDs != (mad.CommIDs{Local: rep.Local, Remote: 7}) || dreq.RemoteQPN != 8 {
+			t.Errorf("DREQ %+v of QP %d", dreq.CommIDs, dreq.RemoteQPN)
+		}
+		p.to(target[0], tid, &mad.DREP{CommIDs: dreq.Reversed()})
+		l[0].want(verbs.CMDisconnected)
+
+		p.to(target[1], 102, p.req(target[1].addr, 71, 8)) // the old one is in TIMEWAIT
+		receive[*mad.REP](p)
+		l[1].want(verbs.CMConnectRequest)
+		p.to(target[0], 103, p.req(target[0].addr, 72, 9)) // another QP
+		receive[*mad.REP](p)
+	})
+}
+
+// The same from the active side.
+func TestStaleREPElsewhere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNetwork()
+		p, host := newRawPeer(t, n, "127.0.0.9"), engines(t, n, "127.0.0.1")
+		a, b := host[0].connect(p.addr), host[1].prepare(p.addr)
+		tid, req := receive[*mad.REQ](p)
+		rep := &mad.REP{CommIDs: mad.CommIDs{Local: 5, Remote: req.LocalCommID}, LocalQPN: 6, LocalCAGUID: 0x77}
+		p.to(host[0], tid, rep)
+		a.want(verbs.CMEstablished)
+		receive[*mad.RTU](p)
+
+		if err := b.id.Connect(hostParam); err != nil {
+			t.Fatal(err)
+		}
+		tid, req = receive[*mad.REQ](p)
+		rep.CommIDs = mad.CommIDs{Local: 50, Remote: req.LocalCommID}
+		p.to(host[1], tid, rep)
+		if ev := b.want(verbs.CMRejected); ev.Reason != verbs.RejectStale {
+			t.Errorf("reason %d", ev.Reason)
+		}
+		if _, rej := receive[*mad.REJ](p); rej.Reason != verbs.RejectStale || rej.Message != mad.AnswersREP {
+			t.Errorf("REJ %+v", rej)
+		}
+		tid, dreq := receive[*mad.DREQ](p)
+		p.to(host[0], tid, &mad.DREP{CommIDs: dreq.Reversed()})
+		a.want(verbs.CMDisconnected)
+	})
+}
+
 // A peer that uses the QPN of a connection that has ended for its next one, as RNICs that take the lowest free one do,
 // is accepted at once: a request is stale only if its QPN is connected (IBTA 12.9.8.3.1), and in TIMEWAIT it isn't, as
 // in Linux. Late messages of the old connection don't affect the new one.

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/net/bpf"
 
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/cm"
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/roce"
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
 	"github.com/nvme-anywhere/nvmeof/internal/udp"
@@ -75,17 +76,21 @@ func openGroup(addr netip.Addr, cfg Config, steering []bpf.Instruction) (*Group,
 	return g, nil
 }
 
-// join makes the RNICs give each other what the kernel gives to the wrong one.
+// join makes the RNICs give each other what the kernel gives to the wrong one, and ask each other for connections whose
+// peer has restarted.
 func (g *Group) join() error {
 	steer, err := steer(len(g.rnics))
 	if err != nil {
 		return errors.Join(err, g.Close())
 	}
 	var devices []*roce.Device
+	var managers []*cm.Manager
 	for _, nic := range g.rnics {
 		devices = append(devices, nic.dev)
+		managers = append(managers, nic.Manager)
 	}
 	roce.Join(devices, steer)
+	cm.Join(managers)
 	return nil
 }
 

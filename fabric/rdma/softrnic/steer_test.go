@@ -112,6 +112,57 @@ func TestGroupSpread(t *testing.T) {
 	}
 }
 
+// TestStaleInGroup: a peer that has restarted is recognized by the number of its queue pair, whichever RNIC of a group
+// its request comes to.
+func TestStaleInGroup(t *testing.T) {
+	target, peer := openSome(t, 2), openSome(t, 1).rnics[0]
+	answers := make(chan mad.Message, 100) // some are repeated
+	peer.dev.HandleMADs(func(_ netip.Addr, b []byte) {
+		_, msg, err := mad.Parse(b)
+		if err != nil {
+			t.Error(err)
+		}
+		answers <- msg
+	})
+	listen(t, target)
+	ask := func(commID uint32) (refused verbs.RejectReason) {
+		t.Helper()
+		from, to := peer.dev.Attr().Addr, target.Addr()
+		req := &mad.REQ{
+			LocalCommID: commID, ServiceID: mad.ServiceID(4420), LocalCAGUID: 7, LocalQPN: 8,
+			RemoteResponse: 20, LocalResponse: 20, PKey: wire.DefaultPKey, PathMTU: verbs.MTU1024,
+			Primary: mad.Path{LocalGID: verbs.GIDFrom(from), RemoteGID: verbs.GIDFrom(to), ACKTimeout: 18},
+		}
+		copy(req.PrivateData[:], mad.PrivateHeader{SourcePort: 50000, Source: from, Destination: to}.Bytes())
+		if err := peer.dev.SendMAD(to, mad.Append(nil, uint64(commID), req)); err != nil {
+			t.Fatal(err)
+		}
+		for {
+			switch m := (<-answers).(type) {
+			case *mad.REP:
+				if m.Remote == commID {
+					return 0
+				}
+			case *mad.REJ:
+				if m.Remote == commID {
+					return m.Reason
+				}
+			}
+		}
+	}
+	if reason := ask(2); reason != 0 {
+		t.Fatalf("the first request was refused: reason %d", reason)
+	}
+	if reason := ask(3); reason != verbs.RejectStale {
+		t.Errorf("the request of the same queue pair: reason %d, want %d", reason, verbs.RejectStale)
+	}
+	for _, nic := range target.rnics {
+		if n := nic.Counters().Received.Of(mad.AttrREQ).Load(); n != 1 {
+			t.Errorf("%s got %d requests", nic.Name(), n)
+		}
+	}
+}
+
 // openSome opens RNICs at an address of this host until the test ends.
 func openSome(t testing.TB, engines int) *Group {
 	t.Helper()
@@ -121,6 +172,45 @@ func openSome(t testing.TB, engines int) *Group {
 	}
 	t.Cleanup(func() { g.Close() })
 	return g
+}
+
+// listen makes a group accept requests for port 4420.
+func listen(t *testing.T, g *Group) {
+	t.Helper()
+	id, err := g.CreateID(func(ev verbs.CMEvent) {
+		if ev.Type != verbs.CMConnectRequest {
+			return
+		}
+		makeQP(t, ev.ID)
+		if err := ev.ID.Accept(verbs.ConnParam{}); err != nil {
+			t.Error(err)
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := id.Listen(netip.AddrPortFrom(netip.Addr{}, 4420), 0); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { id.Destroy() })
+}
+
+// makeQP makes the queue pair of an identifier.
+func makeQP(t *testing.T, id verbs.CMID) {
+	t.Helper()
+	pd, err := id.Device().AllocPD()
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	cq, err := id.Device().CreateCQ(2, nil)
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	if _, err = id.CreateQP(pd, verbs.QPInitAttr{Type: verbs.RC, SendCQ: cq, RecvCQ: cq}); err != nil {
+		t.Error(err)
+	}
 }
 
 // connectInVain asks for a connection to at, and waits for the rejection.
@@ -143,16 +233,6 @@ func connectInVain(t *testing.T, g *Group, at netip.AddrPort) {
 	}
 	step(verbs.CMAddrResolved, id.ResolveAddr(netip.Addr{}, at, time.Second))
 	step(verbs.CMRouteResolved, id.ResolveRoute(time.Second))
-	pd, err := id.Device().AllocPD()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cq, err := id.Device().CreateCQ(2, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err = id.CreateQP(pd, verbs.QPInitAttr{Type: verbs.RC, SendCQ: cq, RecvCQ: cq}); err != nil {
-		t.Fatal(err)
-	}
+	makeQP(t, id)
 	step(verbs.CMRejected, id.Connect(verbs.ConnParam{}))
 }
