@@ -41,7 +41,7 @@ type Config struct {
 	// class (PFC); 0 leaves it to the kernel, which derives it from DSCP.
 	Priority int
 	// MaxHalfOpen and MaxPeerHalfOpen bound the connections that peers have requested but not yet confirmed, in total
-	// and from one address; 0 means 512 and 64. Requests beyond that are rejected with reason 3 (no resources).
+	// and from one address; 0 means 512 and 256. Requests beyond that are rejected with reason 3 (no resources).
 	MaxHalfOpen, MaxPeerHalfOpen int
 	// NoLocalICRC leaves out the ICRC in packets of connections with programs of this kind that have an address of this
 	// host and set it too. Without it, and if Fault changes bits, every packet has one.

@@ -43,7 +43,8 @@ type QPInitAttr struct {
 // table and ignores the others:
 //
 //	RESET → INIT  PKeyIndex is fixed at 0; Access.
-//	INIT  → RTR   Remote, PeerVendorID, VendorOptions, DestQPN, PathMTU, RQPSN, MaxDestRdAtomic, MinRNRTimer.
+//	INIT  → RTR   Remote, PeerVendorID, VendorOptions, TrafficClass, DestQPN, PathMTU, RQPSN, MaxDestRdAtomic,
+//	              MinRNRTimer.
 //	RTR   → RTS   SQPSN, Timeout, RetryCnt, RNRRetry, MaxRdAtomic.
 //	any   → ERR   none
 //	any   → RESET none
@@ -90,7 +91,7 @@ type AsyncEventType uint8
 // Events of a QP.
 const (
 	EventQPFatal   AsyncEventType = iota + 1 // the QP moved to ERR by itself
-	EventCommEst                             // the first packet arrived in RTR
+	EventCommEst                             // the peer's first packet arrived, in RTR or RTS
 	EventQPAccess                            // a remote access or request error moved it to ERR
 	EventQPLastWQE                           // all outstanding work was flushed
 )
