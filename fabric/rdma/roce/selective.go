@@ -56,15 +56,12 @@ func (q *qp) uncount(w *sendWQE, k int, arrived bool) {
 	}
 }
 
-// arrive notes that packet k of w, or the answer with its PSN, has arrived.
+// arrive notes that packet k of w, or the answer with its PSN, which was missing, has arrived.
 func (q *qp) arrive(w *sendWQE, k int, now time.Duration) {
 	r, s, psn := &q.req, q.req.score, w.first.Add(k)
-	switch {
-	case s.hasArrived(psn):
-		return
-	case s.isLost(psn):
+	if s.isLost(psn) {
 		s.clearLost(psn)
-	default:
+	} else {
 		q.uncount(w, k, true)
 	}
 	s.setArrived(psn)

@@ -205,6 +205,22 @@ func TestSelectiveRequester(t *testing.T) {
 		r.send(r.ack(100))
 		r.expect("RC_RDMA_WRITE_ONLY 101 +256")
 	})
+	selectiveTest("what arrives late, before there is room to send it again", t, func(t *testing.T, r *rawPeer) {
+		r.writes(4)
+		inside(r.dev, func(q *qp) any { q.path.window.sent(2 * initialWindow); return nil })
+		r.send(r.arrived(100, 2, 3))
+		r.expect("RC_RDMA_WRITE_ONLY 100 +256")
+		r.send(r.arrived(100, 1, 2, 3))
+		r.expect()
+		inside(r.dev, func(q *qp) any { q.path.window.withdrawn(2 * initialWindow); return nil })
+		r.send(r.ack(100))
+		r.expect()
+		r.send(r.ack(103))
+		r.dev.want(1, verbs.WCSuccess)
+		if q := r.dev.dev.qpInfos()[0]; q.InFlight != 0 {
+			t.Errorf("%d bytes count as in flight", q.InFlight)
+		}
+	})
 	selectiveTest("requests of all kinds", t, func(t *testing.T, r *rawPeer) {
 		r.post(1, verbs.WRRDMAWrite, 8)
 		r.post(2, verbs.WRAtomicFetchAndAdd, 8)
@@ -310,11 +326,56 @@ func TestScoreboardIsReused(t *testing.T) {
 	})
 }
 
-// TestSelectiveSample: the round trip is measured once for each measured packet, by the arrival of that packet alone
-// and not by that of others sent before it.
-func TestSelectiveSample(t *testing.T) {
+// TestScoreboardIsGivenBack: a queue pair has a scoreboard only while something is missing. Then it is for the next one
+// that needs one.
+func TestScoreboardIsGivenBack(t *testing.T) {
 	selectiveTest("", t, func(t *testing.T, r *rawPeer) {
-		last := func() time.Duration { return inside(r.dev, func(q *qp) time.Duration { return q.path.rttLast }) }
+		type boards struct {
+			has   bool
+			spare int
+		}
+		have := func() boards {
+			return inside(r.dev, func(q *qp) boards { return boards{q.req.score != nil, len(q.d.scoreboards.free)} })
+		}
+		for i := range 2 {
+			first := 100 + 3*i
+			r.writes(3)
+			r.send(r.arrived(first, 1))
+			r.answers()
+			if got := have(); got != (boards{has: true}) {
+				t.Errorf("round %d, something is missing: %+v", i, got)
+			}
+			r.send(r.ack(first + 2))
+			r.dev.want(1, verbs.WCSuccess)
+			if got := have(); got != (boards{spare: 1}) {
+				t.Errorf("round %d, nothing is missing: %+v", i, got)
+			}
+		}
+	})
+}
+
+// TestSelectiveSample: the round trip is measured once for each measured packet, by the arrival of that packet alone
+// and not by that of others sent before it. One that is sent again isn't measured (Karn's algorithm; RFC 6298, section 3).
+func TestSelectiveSample(t *testing.T) {
+	lastOf := func(r *rawPeer) func() time.Duration {
+		return func() time.Duration { return inside(r.dev, func(q *qp) time.Duration { return q.path.rttLast }) }
+	}
+	selectiveTest("lost", t, func(t *testing.T, r *rawPeer) {
+		last := lastOf(r)
+		r.writes(4) // as below
+		r.post(2, verbs.WRRDMAWrite, 8)
+		r.answers()
+		r.send(r.arrived(100, 1, 2, 4))
+		r.expect("RC_RDMA_WRITE_ONLY 100 +256", "RC_RDMA_WRITE_ONLY 103 +256")
+		r.send(r.ack(104))
+		r.dev.want(1, verbs.WCSuccess)
+		r.dev.want(2, verbs.WCSuccess)
+		if got := last(); got != 0 {
+			t.Errorf("%v was measured, but nothing was sent once and measured", got)
+		}
+	})
+	selectiveTest("", t, func(t *testing.T, r *rawPeer) {
+		last := lastOf(r)
 		began := time.Now()
 		r.writes(4) // the last one asks for an ACK, and is measured
 		time.Sleep(time.Millisecond)
