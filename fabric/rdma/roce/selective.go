@@ -155,9 +155,6 @@ func (q *qp) executedBefore(psn wire.PSN, now time.Duration) {
 // settle moves una to the first packet that is missing.
 func (q *qp) settle(now time.Duration) {
 	r, s := &q.req, q.req.score
-	if s == nil {
-		return
-	}
 	psn := r.una
 	for psn.Before(s.answered) && s.hasArrived(psn) {
 		psn = psn.Next()
