@@ -152,6 +152,9 @@ func (k crashKind) volume(d *simDisk) *file {
 	}
 	v.size.Store(d.m.Size())
 	v.pool = NewPool(poolSize, v.run)
+	if !k.direct {
+		v.ranges = newRangeLock(v.queue)
+	}
 	if k.writer {
 		v.writer = newWriter(v)
 	}

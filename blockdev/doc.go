@@ -20,8 +20,8 @@
 // # Concurrency and order
 //
 // All methods may be called from any goroutine. Requests that are outstanding together may be executed in any order; a
-// Flush covers everything that had completed before it was submitted. If [Info] promises atomic blocks, overlapping
-// requests also read and write each block as a whole.
+// Flush covers everything that had completed before it was submitted. Overlapping requests read, write and zero each
+// block as a whole; only a discard may be seen half done.
 //
 // # Errors
 //

@@ -27,7 +27,8 @@ type file struct {
 	aio    *queueAIO // asynchronous I/O; nil if not used
 	ring   *aio.Ring // of aio, if that is io_uring; else nil
 	pool   *Pool[scratch]
-	writer *writer // of a regular file through the page cache; else nil
+	writer *writer    // of a regular file through the page cache; else nil
+	ranges *rangeLock // through the page cache; else nil
 	lanes  *lanes
 
 	// What the file system turned out not to support; not tried again.
@@ -150,15 +151,30 @@ func (v *file) Submit(r *Request) {
 	case v.aio != nil && v.takes(r):
 		v.aio.submit(r)
 		return
-	case v.writer != nil && r.Op == OpWrite:
-		v.writer.submit(r)
-		return
 	}
-	v.pool.Submit(r)
+	v.queue(r)
+}
+
+// queue has r done by the writer or by a worker.
+func (v *file) queue(r *Request) {
+	if v.writer != nil && r.Op == OpWrite {
+		v.writer.submit(r)
+	} else {
+		v.pool.Submit(r)
+	}
+}
+
+// lockRange locks r's range if that is needed. It returns false if r must wait: it is queued again when it has its
+// range.
+func (v *file) lockRange(r *Request) bool {
+	return v.ranges == nil || r.Op == OpFlush || r.done == r.Length || v.ranges.lock(r)
 }
 
 // run is the part of Submit that may block.
 func (v *file) run(w *scratch, r *Request) {
+	if !v.lockRange(r) {
+		return
+	}
 	var err error
 	durable := !r.FUA
 	switch r.Op {
@@ -179,7 +195,8 @@ func (v *file) run(w *scratch, r *Request) {
 	case OpWriteZeroes:
 		err = v.writeZeroes(w, r)
 	}
-	if r.Op == OpWrite || r.Op == OpWriteZeroes {
+	v.ranges.unlock(r)
+	if r.writes() {
 		durable = durable && !v.commits.late(r)
 	}
 	if err != nil || durable {

@@ -11,28 +11,39 @@ import (
 const bounceSize = 256 << 10
 
 // now answers a read that the page cache can answer without blocking. It returns false if a worker must continue from
-// r.done, which may be the end. Writes aren't tried: a write to a regular file blocks while the file system is frozen,
-// even with RWF_NOWAIT, and block devices have no write that doesn't block.
+// r.done: with a whole block, or from the start if there was a write meanwhile. Writes aren't tried: a write to a
+// regular file blocks while the file system is frozen, even with RWF_NOWAIT, and block devices have no write that
+// doesn't block.
 func (v *file) now(r *Request) bool {
 	if v.kernel == nil || r.Op != OpRead || v.noNow.Load() {
 		return false
 	}
+	ended := v.ranges.ended(r)
+	v.fromCache(r)
+	if v.ranges.begun(r) != ended {
+		r.done = 0
+	}
+	r.done &^= int64(v.info.BlockSize - 1)
+	return r.done == r.Length
+}
+
+// fromCache reads from r.done on what the page cache has.
+func (v *file) fromCache(r *Request) {
 	var iov nowIovecs
 	for r.done < r.Length {
 		k := v.fillIovecs(iov[:], r)
 		if k == 0 {
-			return false
+			return
 		}
 		n, err := vectored(OpRead, r.lane.fd, iov[:k], r.Offset+r.done, unix.RWF_NOWAIT)
 		if errors.Is(err, unix.EOPNOTSUPP) {
 			v.noNow.Store(true)
 		}
 		if err != nil {
-			return false // a worker meets the error again, if it is one
+			return // a worker meets the error again, if it is one
 		}
 		r.done += n
 	}
-	return true
 }
 
 // writeFlags returns the flags of a transfer: those that make a write with FUA durable by itself, if the system can do

@@ -37,6 +37,7 @@ func (v *file) choosePath(o *Options) error {
 func (v *file) throughCache(why string) {
 	v.kernel = newKernel(v.locked, v.locked)
 	v.store = v.kernel
+	v.ranges = newRangeLock(v.queue)
 	v.lanes.open(v.locked)
 	v.info.Mode = "buffered: " + why
 	if !v.device && !v.info.ReadOnly {

@@ -31,7 +31,7 @@ type Info struct {
 	// VolatileCache: a completed write without FUA may be lost before a Flush.
 	VolatileCache bool
 	// AtomicBlocks is the number of logical blocks that are written whole or not at all, even if the power fails; at
-	// least 1 if the device below promises that, else 0.
+	// least 1 if the device below promises that, else 0. Other requests find each block whole even then.
 	AtomicBlocks int
 	// Discard: OpDiscard frees space. ZeroAfterDiscard: discarded blocks read as zeroes.
 	Discard, ZeroAfterDiscard bool
@@ -77,10 +77,11 @@ type Request struct {
 	// Private is for the volume while it has the request (a free list, a ring index).
 	Private any
 
-	lane *lane    // file: the lane that counts it
-	done int64    // Guard, file: bytes applied
-	mark uint32   // file: number of failed syncs when it was submitted
-	next *Request // the queue that the request waits in
+	lane   *lane    // file: the lane that counts it
+	done   int64    // Guard, file: bytes applied
+	mark   uint32   // file: number of failed syncs when it was submitted
+	locked bool     // file: it has its range (see rangeLock)
+	next   *Request // the queue that the request waits in
 }
 
 // Memory is a Volume whose blocks lie in memory, so that a transport can send from them.

@@ -26,9 +26,8 @@ func TestMemory(t *testing.T) {
 // TestExampleVolume: the volume that is an example to others passes the suite itself.
 func TestExampleVolume(t *testing.T) {
 	volumetest.Run(t, volumetest.Config{
-		New:         func(*testing.T) opener { return newSparse },
-		Volatile:    true,
-		WholeBlocks: true,
+		New:      func(*testing.T) opener { return newSparse },
+		Volatile: true,
 	})
 }
 

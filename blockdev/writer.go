@@ -196,12 +196,16 @@ func (w *writer) transfer() {
 		if r == nil {
 			break
 		}
-		n += r.Length
-		if r.unwanted() {
-			w.done = append(w.done, written{r, ErrUnwanted})
-			continue
+		if !w.v.ranges.lock(r) {
+			continue // it comes back
 		}
-		if durable, err := w.v.transfer(&w.s, r); durable || err != nil {
+		n += r.Length
+		durable, err := true, ErrUnwanted
+		if !r.unwanted() {
+			durable, err = w.v.transfer(&w.s, r)
+		}
+		w.v.ranges.unlock(r)
+		if durable || err != nil {
 			w.done = append(w.done, written{r, err})
 		} else {
 			w.v.pool.Submit(r) // to be made durable, while others are written

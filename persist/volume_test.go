@@ -31,7 +31,6 @@ type openFunc = func(string, blockdev.Options) (blockdev.Volume, error)
 // suite runs the acceptance suite on files in dir.
 func suite(t *testing.T, dir func(*testing.T) string, open openFunc) {
 	volumetest.Run(t, volumetest.Config{
-		WholeBlocks: true,
 		New: func(t *testing.T) func(blockdev.Options) (blockdev.Volume, error) {
 			path := filepath.Join(dir(t), "volume")
 			return func(o blockdev.Options) (blockdev.Volume, error) { return open(path, o) }

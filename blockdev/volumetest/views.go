@@ -120,7 +120,7 @@ func testViewWriters(s *session, m blockdev.Memory) {
 func (s *session) storm(m blockdev.Memory) {
 	var writing atomic.Int32
 	writing.Store(2)
-	at := 64<<10 - 4*s.bs
+	at := stampedAt(s.bs)
 	s.do(NewClient(s.v), blockdev.Request{Op: blockdev.OpWriteZeroes, Offset: at, Length: 8 * s.bs})
 	run(s, func(i int) error {
 		if i < 2 {

@@ -28,9 +28,6 @@ type Config struct {
 	Volatile bool
 	// Forgets: writes are swallowed and reads return zeroes.
 	Forgets bool
-	// WholeBlocks: overlapping requests see each block whole, even if Info promises no atomic blocks, which is also
-	// about power loss.
-	WholeBlocks bool
 	// Size of the volumes, a multiple of 1 MiB; 0 means 8 MiB.
 	Size int64
 	// Blocks are the block sizes that a volume can have; nil means BlockSizes.
@@ -52,6 +49,9 @@ func Run(t *testing.T, c Config) {
 			runAll(t, &c, bs)
 		})
 	}
+	t.Run("whole blocks of the largest size", func(t *testing.T) {
+		testWholeBlocks(newSession(t, &c, blockdev.MaxBlockSize))
+	})
 }
 
 func runAll(t *testing.T, c *Config, bs int) {

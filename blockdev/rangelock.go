@@ -1,0 +1,138 @@
+package blockdev
+
+import (
+	"slices"
+	"sync"
+	"sync/atomic"
+)
+
+// rangeLock keeps a write of a file away from other requests of the same blocks. The page cache doesn't, so that a read
+// could return a block half old and half new. A request locks exactly its range, all of it at once, so nobody holds a
+// block and waits for another. One that has to wait does so without a goroutine, in a queue that is fair.
+//
+// A read that the page cache answers at once locks nothing, and changes no memory that processors share. Afterwards it
+// looks whether there was a write in its stripes meanwhile. If so, it is done again with its range locked. Stripes share
+// a table of bounded size, so that this may also happen because of a write that is far away.
+type rangeLock struct {
+	resume func(*Request) // has a request done that waited, and now has its range; must not block
+
+	mu      sync.Mutex
+	holders []*Request
+	waiting requestQueue
+
+	writes [rangeEntries]struct{ begun, ended atomic.Uint64 } // of stripes
+}
+
+const rangeEntries = 1024 // a power of two
+
+// newRangeLock returns a lock with room for the holders that there can be at once unless some had to wait.
+func newRangeLock(resume func(*Request)) *rangeLock {
+	return &rangeLock{resume: resume, holders: make([]*Request, 0, poolSize+1)}
+}
+
+// lock returns true if r has its range now, or had it already. Otherwise resume is called when it has.
+func (l *rangeLock) lock(r *Request) bool {
+	if r.locked {
+		return true
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.mustWait(r) {
+		l.waiting.push(r)
+		return false
+	}
+	l.give(r)
+	return true
+}
+
+// unlock takes r's range back, if r has it, and gives those their ranges that waited for r alone.
+func (l *rangeLock) unlock(r *Request) {
+	if !r.locked {
+		return
+	}
+	l.mu.Lock()
+	l.take(r)
+	var next requestQueue
+	waiting := l.waiting.take()
+	for w := waiting.pop(); w != nil; w = waiting.pop() {
+		if w.excludes(r) && !l.mustWait(w) {
+			l.give(w)
+			next.push(w)
+		} else {
+			l.waiting.push(w)
+		}
+	}
+	l.mu.Unlock()
+	for w := next.pop(); w != nil; w = next.pop() {
+		l.resume(w)
+	}
+}
+
+// mustWait reports whether r must wait for a holder, or for a request that waits already.
+func (l *rangeLock) mustWait(r *Request) bool {
+	for _, h := range l.holders {
+		if r.excludes(h) {
+			return true
+		}
+	}
+	for w := l.waiting.first; w != nil; w = w.next {
+		if r.excludes(w) {
+			return true
+		}
+	}
+	return false
+}
+
+func (l *rangeLock) give(r *Request) {
+	r.locked = true
+	l.holders = append(l.holders, r)
+	if r.writes() {
+		for s, last := rangeStripes(r); s <= last; s++ {
+			l.writes[s%rangeEntries].begun.Add(1)
+		}
+	}
+}
+
+func (l *rangeLock) take(r *Request) {
+	r.locked = false
+	if r.writes() {
+		for s, last := rangeStripes(r); s <= last; s++ {
+			l.writes[s%rangeEntries].ended.Add(1)
+		}
+	}
+	i, last := slices.Index(l.holders, r), len(l.holders)-1
+	l.holders[i], l.holders[last] = l.holders[last], nil
+	l.holders = l.holders[:last]
+}
+
+// ended counts the writes that have ended in r's stripes.
+func (l *rangeLock) ended(r *Request) (n uint64) {
+	for s, last := rangeStripes(r); s <= last; s++ {
+		n += l.writes[s%rangeEntries].ended.Load()
+	}
+	return n
+}
+
+// begun counts the writes that have begun in r's stripes. If it is what ended returned earlier, there was none between
+// the two calls: each that has begun had already ended.
+func (l *rangeLock) begun(r *Request) (n uint64) {
+	for s, last := rangeStripes(r); s <= last; s++ {
+		n += l.writes[s%rangeEntries].begun.Load()
+	}
+	return n
+}
+
+// rangeStripes returns the first and the last of r's stripes, each entry of the table at most once.
+func rangeStripes(r *Request) (first, last uint64) {
+	first, last = uint64(r.Offset)>>stripeShift, uint64(r.Offset+r.Length-1)>>stripeShift
+	return first, min(last, first+rangeEntries-1)
+}
+
+// writes reports whether r changes blocks and has to do so as a whole. A discard may be seen half done, as its blocks'
+// content is of no interest.
+func (r *Request) writes() bool { return r.Op == OpWrite || r.Op == OpWriteZeroes }
+
+// excludes reports whether r and o may not be done at once.
+func (r *Request) excludes(o *Request) bool {
+	return (r.writes() || o.writes()) && r.Offset < o.Offset+o.Length && o.Offset < r.Offset+r.Length
+}
