@@ -169,6 +169,9 @@ func (q *queueAIO) submit(r *Request) {
 
 // begin hands the rest of r to the kernel, or else to a worker.
 func (q *queueAIO) begin(r *Request) {
+	if !q.v.lockRange(r) {
+		return
+	}
 	q.mu.Lock()
 	n := len(q.free)
 	if n == 0 {

@@ -152,7 +152,7 @@ func (k crashKind) volume(d *simDisk) *file {
 	}
 	v.size.Store(d.m.Size())
 	v.pool = NewPool(poolSize, v.run)
-	if !k.direct {
+	if !k.direct || k.block > k.unit {
 		v.ranges = newRangeLock(v.queue)
 	}
 	if k.writer {

@@ -28,7 +28,7 @@ type file struct {
 	ring   *aio.Ring // of aio, if that is io_uring; else nil
 	pool   *Pool[scratch]
 	writer *writer    // of a regular file through the page cache; else nil
-	ranges *rangeLock // through the page cache; else nil
+	ranges *rangeLock // if blocks aren't whole without it; else nil
 	lanes  *lanes
 
 	// What the file system turned out not to support; not tried again.
@@ -148,18 +148,18 @@ func (v *file) Submit(r *Request) {
 	case r.Length == 0, v.now(r):
 		v.end(r, nil)
 		return
-	case v.aio != nil && v.takes(r):
-		v.aio.submit(r)
-		return
 	}
 	v.queue(r)
 }
 
-// queue has r done by the writer or by a worker.
+// queue has r done by the kernel's queue, the writer or a worker.
 func (v *file) queue(r *Request) {
-	if v.writer != nil && r.Op == OpWrite {
+	switch {
+	case v.aio != nil && v.takes(r):
+		v.aio.submit(r)
+	case v.writer != nil && r.Op == OpWrite:
 		v.writer.submit(r)
-	} else {
+	default:
 		v.pool.Submit(r)
 	}
 }
@@ -220,6 +220,7 @@ func (v *file) finish(r *Request, err error) { v.finishIn(nil, r, err) }
 
 // finishIn is finish for a request of a row.
 func (v *file) finishIn(row *Row, r *Request, err error) {
+	v.ranges.unlock(r)
 	err = v.explain(r, err)
 	r.lane.Leave()
 	r.EndIn(row, err)

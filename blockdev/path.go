@@ -52,6 +52,8 @@ func (v *file) directly(d *os.File, a alignment, mode IOMode) error {
 	v.info.Align = max(a.mem, 1)
 	if a.sector(v.locked) >= v.info.BlockSize {
 		v.info.AtomicBlocks = 1 // a block lies in one sector of the device
+	} else {
+		v.ranges = newRangeLock(v.queue)
 	}
 	why := ""
 	if mode != IOUring {

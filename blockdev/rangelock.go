@@ -6,9 +6,10 @@ import (
 	"sync/atomic"
 )
 
-// rangeLock keeps a write of a file away from other requests of the same blocks. The page cache doesn't, so that a read
-// could return a block half old and half new. A request locks exactly its range, all of it at once, so nobody holds a
-// block and waits for another. One that has to wait does so without a goroutine, in a queue that is fair.
+// rangeLock keeps a write of a file away from other requests of the same blocks. The page cache doesn't, nor need a
+// device whose sectors are smaller than blocks, so that a read could return a block half old and half new. A request
+// locks exactly its range, all of it at once, so nobody holds a block and waits for another. One that has to wait does
+// so without a goroutine, in a queue that is fair.
 //
 // A read that the page cache answers at once locks nothing, and changes no memory that processors share. Afterwards it
 // looks whether there was a write in its stripes meanwhile. If so, it is done again with its range locked. Stripes share

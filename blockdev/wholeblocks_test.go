@@ -4,35 +4,30 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"testing/synctest"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/nvme-anywhere/nvmeof/internal/crash"
 )
 
-// halvingDisk is a simDisk that does everything in two steps, which others may come between: it keeps nobody out.
+// halvingDisk is a simDisk that takes a step for each buffer, and two for zeroes. Others may come in between: it keeps
+// nobody out.
 type halvingDisk struct{ *simDisk }
 
 func (d halvingDisk) transfer(op Op, iov []unix.Iovec, off int64, flags int) (int64, error) {
-	b := unsafe.Slice(iov[0].Base, iov[0].Len)
-	half := 0
-	d.ask(simTransfer, off, int64(op), func() {
-		half = d.rnd.IntN(len(b))
-		d.part(op, b[:half], off)
-	})
-	d.ask(simTransfer, off, int64(op), func() { d.part(op, b[half:], off+int64(half)) })
-	return int64(len(b)), nil
-}
-
-func (d halvingDisk) part(op Op, b []byte, off int64) {
-	if op == OpRead {
-		d.m.ReadAt(b, off)
-	} else {
-		d.m.WriteAt(b, off)
+	var all int64
+	for i := range iov {
+		var n int64
+		var err error
+		d.ask(simTransfer, off+all, int64(op), func() { n, err = d.move(op, iov[i:i+1], off+all, flags) })
+		if all += n; err != nil {
+			return 0, err
+		}
 	}
+	return all, nil
 }
 
 func (d halvingDisk) allocate(mode uint32, off, n int64) error {
@@ -49,6 +44,8 @@ func TestWholeBlocks(t *testing.T) {
 	for _, k := range []crashKind{
 		{name: "page cache", block: 512, writer: true},
 		{name: "page cache of a device", block: 512},
+		{name: "direct, workers", block: 512, direct: true},
+		{name: "direct, asynchronous", block: 512, direct: true, aio: true, faults: simFaults{cut: true}},
 	} {
 		for _, ops := range [][]Op{{OpRead, OpWrite, OpWriteZeroes}, {OpWrite, OpDiscard}} {
 			for seed := range uint64(6) {
@@ -62,7 +59,8 @@ func TestWholeBlocks(t *testing.T) {
 
 func wholeBlocks(t *testing.T, k crashKind, ops []Op, seed uint64) {
 	const blocks, depth, requests = 4, 10, 100
-	d := halvingDisk{&simDisk{m: crash.NewMedium(int64(blocks*k.block), k.block), rnd: rand.New(rand.NewPCG(seed, 0))}}
+	m := crash.NewMedium(int64(blocks*k.block), k.block)
+	d := halvingDisk{&simDisk{m: m, faults: k.faults, rnd: rand.New(rand.NewPCG(seed, 0))}}
 	v := k.volume(d.simDisk)
 	v.store = d
 	free := make(chan *Request, depth)
@@ -72,14 +70,15 @@ func wholeBlocks(t *testing.T, k crashKind, ops []Op, seed uint64) {
 	begin := func(r *Request, op Op, first, n int) {
 		b := make([]byte, n*k.block)
 		fillBlocks(b, k.block, d.rnd)
-		r.Op, r.Offset, r.Length, r.Bufs = op, int64(first*k.block), int64(len(b)), [][]byte{b}
+		half := 1 + d.rnd.IntN(len(b)-1)
+		r.Op, r.Offset, r.Length, r.Bufs = op, int64(first*k.block), int64(len(b)), [][]byte{b[:half], b[half:]}
 		v.Submit(r)
 	}
 	check := func(r *Request) {
 		if r.Err != nil {
 			t.Error(r.Err)
 		}
-		if r.Op == OpRead && !wholeIn(r.Bufs[0], k.block) {
+		if r.Op == OpRead && !wholeIn(slices.Concat(r.Bufs...), k.block) {
 			t.Errorf("a read at %d found a part of a block", r.Offset)
 		}
 	}
