@@ -220,16 +220,20 @@ func (q *hostQueue) controllerData(b []byte) error {
 		return err
 	}
 	s := q.find(p.CCCID)
-	if s == nil || !s.read {
+	if s == nil {
 		return pdu.Invalid(pdu.OffCCCID, "CCCID")
+	}
+	if !s.read || s.last {
+		return &pdu.FieldError{FES: pdu.FESSequence, Field: "data that isn't expected"}
 	}
 	if err := p.Check(); err != nil {
 		return err
 	}
-	if p.DATAO != s.received || int64(p.DATAL) > int64(len(s.data))-int64(s.received) {
-		return &pdu.FieldError{FES: pdu.FESOutOfRange, FEI: pdu.OffDATAO, Field: "DATAO and DATAL"}
+	if err := p.CheckRange(int(s.received), len(s.data)); err != nil {
+		return err
 	}
 	s.received += p.DATAL
+	s.last = p.Flags&pdu.FlagLast != 0
 	q.r.place(s.data[p.DATAO:s.received])
 	q.cur = s
 	return nil
@@ -267,8 +271,11 @@ func (q *hostQueue) readyToTransfer(b []byte) error {
 	if t.busy.Load() {
 		return &pdu.FieldError{FES: pdu.FESLimitExceeded, Field: "R2T while another is in progress"}
 	}
-	if p.R2TO != t.granted || p.R2TL == 0 || int64(p.R2TL) > int64(len(s.data))-int64(t.granted) {
-		return &pdu.FieldError{FES: pdu.FESOutOfRange, FEI: pdu.OffDATAO, Field: "R2TO and R2TL"}
+	if p.R2TO != t.granted {
+		return &pdu.FieldError{FES: pdu.FESSequence, Field: "R2TO"}
+	}
+	if p.R2TL == 0 || int64(p.R2TL) > int64(len(s.data))-int64(t.granted) {
+		return pdu.Invalid(pdu.OffDATAL, "R2TL")
 	}
 	t.granted += p.R2TL
 	t.ttag, t.off, t.end = p.TTAG, p.R2TO, t.granted

@@ -25,7 +25,7 @@ func TestHostHandshake(t *testing.T) {
 	}{
 		{"PFV", pdu.ICResp{PFV: 1, MAXH2CDATA: 4096}.Append(nil), pdu.FESUnsupportedParm, offPFV},
 		{"CPDA", pdu.ICResp{CPDA: 32, MAXH2CDATA: 4096}.Append(nil), pdu.FESInvalidHeader, offAlign},
-		{"digests unasked", pdu.ICResp{Digests: pdu.DigestData, MAXH2CDATA: 4096}.Append(nil), pdu.FESUnsupportedParm, offDigest},
+		{"digests unasked", pdu.ICResp{Digests: pdu.DigestData, MAXH2CDATA: 4096}.Append(nil), pdu.FESInvalidHeader, offDigest},
 		{"MAXH2CDATA small", pdu.ICResp{MAXH2CDATA: 4092}.Append(nil), pdu.FESInvalidHeader, offLimit},
 		{"MAXH2CDATA odd", pdu.ICResp{MAXH2CDATA: 4098}.Append(nil), pdu.FESInvalidHeader, offLimit},
 		{"a response first", (&pdu.CapsuleResp{Header: pdu.Format{}.Header(pdu.TypeCapsuleResp, 0)}).Append(nil), pdu.FESSequence, 0},

@@ -25,7 +25,9 @@ func (p *raw) c2h(cid uint16, flags uint8, off uint32, n int) []byte {
 }
 
 // TestHostOffences: whenever a controller breaks the rules for a command, the host ends the connection with the
-// terminate request that names the fault, and the command with an error.
+// terminate request that names the fault, and the command with an error. Data out of order, after the last, or for a
+// command that has none is a sequence error, and so is an R2T out of order; data beyond the buffer is out of range
+// (NVMe/TCP, section 3.3.2).
 func TestHostOffences(t *testing.T) {
 	const size = 16 << 10
 	read, write := nvme.OpRead, nvme.OpWrite
@@ -39,16 +41,16 @@ func TestHostOffences(t *testing.T) {
 			func(p *raw, cid uint16) []byte { return p.r2t(pdu.R2T{CCCID: cid, R2TL: 4096}) }, pdu.FESInvalidHeader, pdu.OffCCCID},
 		{"R2T for what has just been sent", write, size,
 			func(p *raw, cid uint16) []byte { return p.r2t(pdu.R2T{CCCID: cid, R2TL: 4096}) },
-			func(p *raw, cid uint16) []byte { return p.r2t(pdu.R2T{CCCID: cid, R2TL: 4096}) }, pdu.FESOutOfRange, pdu.OffDATAO},
+			func(p *raw, cid uint16) []byte { return p.r2t(pdu.R2T{CCCID: cid, R2TL: 4096}) }, pdu.FESSequence, 0},
 		{"R2T that overlaps the one before", write, size,
 			func(p *raw, cid uint16) []byte { return p.r2t(pdu.R2T{CCCID: cid, R2TL: 4096}) },
-			func(p *raw, cid uint16) []byte { return p.r2t(pdu.R2T{CCCID: cid, R2TO: 2048, R2TL: 4096}) }, pdu.FESOutOfRange, pdu.OffDATAO},
+			func(p *raw, cid uint16) []byte { return p.r2t(pdu.R2T{CCCID: cid, R2TO: 2048, R2TL: 4096}) }, pdu.FESSequence, 0},
 		{"R2T that reaches beyond the end", write, size,
 			func(p *raw, cid uint16) []byte { return p.r2t(pdu.R2T{CCCID: cid, R2TL: 4096}) },
-			func(p *raw, cid uint16) []byte { return p.r2t(pdu.R2T{CCCID: cid, R2TO: 4096, R2TL: size - 4095}) }, pdu.FESOutOfRange, pdu.OffDATAO},
+			func(p *raw, cid uint16) []byte { return p.r2t(pdu.R2T{CCCID: cid, R2TO: 4096, R2TL: size - 4095}) }, pdu.FESInvalidHeader, pdu.OffDATAL},
 		{"R2T after the last", write, size,
 			func(p *raw, cid uint16) []byte { return p.r2t(pdu.R2T{CCCID: cid, R2TL: size}) },
-			func(p *raw, cid uint16) []byte { return p.r2t(pdu.R2T{CCCID: cid, R2TO: size, R2TL: 1}) }, pdu.FESOutOfRange, pdu.OffDATAO},
+			func(p *raw, cid uint16) []byte { return p.r2t(pdu.R2T{CCCID: cid, R2TO: size, R2TL: 1}) }, pdu.FESInvalidHeader, pdu.OffDATAL},
 		{"R2T with data", write, size, none,
 			func(p *raw, cid uint16) []byte {
 				b := p.r2t(pdu.R2T{CCCID: cid, R2TL: 512})
@@ -57,25 +59,28 @@ func TestHostOffences(t *testing.T) {
 
 		{"data again", read, size,
 			func(p *raw, cid uint16) []byte { return p.c2h(cid, 0, 0, 4096) },
-			func(p *raw, cid uint16) []byte { return p.c2h(cid, 0, 0, 4096) }, pdu.FESOutOfRange, pdu.OffDATAO},
+			func(p *raw, cid uint16) []byte { return p.c2h(cid, 0, 0, 4096) }, pdu.FESSequence, 0},
 		{"data that overlap", read, size,
 			func(p *raw, cid uint16) []byte { return p.c2h(cid, 0, 0, 4096) },
-			func(p *raw, cid uint16) []byte { return p.c2h(cid, 0, 2048, 4096) }, pdu.FESOutOfRange, pdu.OffDATAO},
+			func(p *raw, cid uint16) []byte { return p.c2h(cid, 0, 2048, 4096) }, pdu.FESSequence, 0},
 		{"data that come too early", read, size,
 			func(p *raw, cid uint16) []byte { return p.c2h(cid, 0, 0, 4096) },
-			func(p *raw, cid uint16) []byte { return p.c2h(cid, 0, 8192, 4096) }, pdu.FESOutOfRange, pdu.OffDATAO},
+			func(p *raw, cid uint16) []byte { return p.c2h(cid, 0, 8192, 4096) }, pdu.FESSequence, 0},
 		{"data after all", read, size,
 			func(p *raw, cid uint16) []byte { return p.c2h(cid, pdu.FlagLast, 0, size) },
-			func(p *raw, cid uint16) []byte { return p.c2h(cid, 0, size, 4) }, pdu.FESOutOfRange, pdu.OffDATAO},
+			func(p *raw, cid uint16) []byte { return p.c2h(cid, 0, size, 4) }, pdu.FESSequence, 0},
+		{"data after the last", read, size,
+			func(p *raw, cid uint16) []byte { return p.c2h(cid, pdu.FlagLast, 0, 4096) },
+			func(p *raw, cid uint16) []byte { return p.c2h(cid, 0, 4096, 4096) }, pdu.FESSequence, 0},
 		{"DATAO that wraps", read, size, none,
-			func(p *raw, cid uint16) []byte { return p.c2h(cid, 0, 0xfffffffc, 8) }, pdu.FESOutOfRange, pdu.OffDATAO},
+			func(p *raw, cid uint16) []byte { return p.c2h(cid, 0, 0xfffffffc, 8) }, pdu.FESOutOfRange, 0},
 		{"no data", read, size, none,
 			func(p *raw, cid uint16) []byte { return p.c2h(cid, 0, 0, 0) }, pdu.FESInvalidHeader, pdu.OffPLEN},
 		{"data of 4 GiB", read, size, none,
 			func(p *raw, cid uint16) []byte {
 				b := put32(p.c2h(cid, 0, 0, 4096), pdu.OffPLEN, 0xffffffff)
 				return put32(b, pdu.OffDATAL, 0xffffffff-uint32(b[offPDO]))
-			}, pdu.FESOutOfRange, pdu.OffDATAO},
+			}, pdu.FESOutOfRange, 0},
 		{"PLEN of less than the header", read, size, none,
 			func(p *raw, cid uint16) []byte { return put32(p.c2h(cid, 0, 0, 4096), pdu.OffPLEN, pdu.DataSize-1) }, pdu.FESInvalidHeader, pdu.OffPLEN},
 		{"PLEN of nothing", read, size, none,

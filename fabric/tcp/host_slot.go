@@ -30,6 +30,7 @@ type hostSlot struct {
 	atMost   bool   // data from the controller may be shorter than the buffer
 	badData  bool   // a data digest was wrong
 	received uint32 // bytes of data that arrived
+	last     bool   // the last of it, says the controller
 
 	// sending counts the messages that refer to data and aren't written yet, plus waitingResponse
 	// if the response is there: the request isn't over while the kernel may still be given its memory.
@@ -52,7 +53,7 @@ type transfer struct {
 func (s *hostSlot) prepare(r *host.Request, inlineLimit int) {
 	s.cid = r.Cmd.CID()
 	s.data = r.Data
-	s.received, s.badData, s.inline = 0, false, false
+	s.received, s.last, s.badData, s.inline = 0, false, false, false
 	s.transfer.granted = 0
 	n := len(r.Data)
 	dir := r.Cmd.Direction()

@@ -108,13 +108,13 @@ func TestHostTerminates(t *testing.T) {
 		}, pdu.FESInvalidHeader, pdu.OffCCCID},
 		{"data for a write", true, func(p *raw, cid uint16) []byte {
 			return p.data(pdu.Data{Header: pdu.Header{Type: pdu.TypeC2HData}, CCCID: cid}, kib)
-		}, pdu.FESInvalidHeader, pdu.OffCCCID},
+		}, pdu.FESSequence, 0},
 		{"gap", false, func(p *raw, cid uint16) []byte {
 			return p.data(pdu.Data{Header: pdu.Header{Type: pdu.TypeC2HData}, CCCID: cid, DATAO: 512}, kib)
-		}, pdu.FESOutOfRange, pdu.OffDATAO},
+		}, pdu.FESSequence, 0},
 		{"too much", false, func(p *raw, cid uint16) []byte {
 			return p.data(pdu.Data{Header: pdu.Header{Type: pdu.TypeC2HData}, CCCID: cid}, make([]byte, size+4))
-		}, pdu.FESOutOfRange, pdu.OffDATAO},
+		}, pdu.FESOutOfRange, 0},
 		{"DATAL", false, func(p *raw, cid uint16) []byte {
 			return p.data(pdu.Data{Header: pdu.Header{Type: pdu.TypeC2HData}, CCCID: cid, DATAL: 1000}, kib)
 		}, pdu.FESInvalidHeader, pdu.OffDATAL},
@@ -122,10 +122,10 @@ func TestHostTerminates(t *testing.T) {
 			return p.data(pdu.Data{Header: pdu.Header{Type: pdu.TypeC2HData, Flags: pdu.FlagSuccess}, CCCID: cid}, kib)
 		}, pdu.FESInvalidHeader, pdu.OffFlags},
 		{"R2T for a read", false, func(p *raw, cid uint16) []byte { return p.r2t(pdu.R2T{CCCID: cid, R2TL: 512}) }, pdu.FESInvalidHeader, pdu.OffCCCID},
-		{"R2T of nothing", true, func(p *raw, cid uint16) []byte { return p.r2t(pdu.R2T{CCCID: cid}) }, pdu.FESOutOfRange, pdu.OffDATAO},
-		{"R2T too long", true, func(p *raw, cid uint16) []byte { return p.r2t(pdu.R2T{CCCID: cid, R2TL: size + 1}) }, pdu.FESOutOfRange, pdu.OffDATAO},
-		{"R2T with a gap", true, func(p *raw, cid uint16) []byte { return p.r2t(pdu.R2T{CCCID: cid, R2TO: 512, R2TL: 512}) }, pdu.FESOutOfRange, pdu.OffDATAO},
-		{"R2T wraps", true, func(p *raw, cid uint16) []byte { return p.r2t(pdu.R2T{CCCID: cid, R2TL: 0xffffffff}) }, pdu.FESOutOfRange, pdu.OffDATAO},
+		{"R2T of nothing", true, func(p *raw, cid uint16) []byte { return p.r2t(pdu.R2T{CCCID: cid}) }, pdu.FESInvalidHeader, pdu.OffDATAL},
+		{"R2T too long", true, func(p *raw, cid uint16) []byte { return p.r2t(pdu.R2T{CCCID: cid, R2TL: size + 1}) }, pdu.FESInvalidHeader, pdu.OffDATAL},
+		{"R2T with a gap", true, func(p *raw, cid uint16) []byte { return p.r2t(pdu.R2T{CCCID: cid, R2TO: 512, R2TL: 512}) }, pdu.FESSequence, 0},
+		{"R2T wraps", true, func(p *raw, cid uint16) []byte { return p.r2t(pdu.R2T{CCCID: cid, R2TL: 0xffffffff}) }, pdu.FESInvalidHeader, pdu.OffDATAL},
 		{"second ICResp", false, func(*raw, uint16) []byte { return goodResp.Append(nil) }, pdu.FESSequence, 0},
 		{"a command", false, func(p *raw, _ uint16) []byte { return p.capsule(identify(1), nil) }, pdu.FESSequence, 0},
 	} {
@@ -650,7 +650,7 @@ func TestHostDataBeyond(t *testing.T) {
 	}
 	beyond := part(first, size-first+4)
 	d.ctrl.send(append(part(0, first), beyond...))
-	d.ctrl.terminated(pdu.FESOutOfRange, pdu.OffDATAO, beyond)
+	d.ctrl.terminated(pdu.FESOutOfRange, 0, beyond)
 	_ = d.ctrl.Close()
 	d.wait(done)
 	if !errors.Is(r.Err, ErrProtocol) {

@@ -232,7 +232,7 @@ func (c *targetConn) command(h pdu.Header, b []byte) error {
 	cmd := nvme.CommandAt(b[pdu.HeaderSize:])
 	n := h.DataLen()
 	if n > c.inlineLimit(cmd) {
-		return &pdu.FieldError{FES: pdu.FESLimitExceeded, FEI: pdu.OffPLEN, Field: "in-capsule data"}
+		return pdu.Invalid(pdu.OffPLEN, "PLEN: in-capsule data")
 	}
 	r := c.acquire()
 	if r == nil {
@@ -275,10 +275,10 @@ func (c *targetConn) hostData(b []byte) error {
 	}
 	n := int(p.DATAL)
 	if n > c.l.cfg.MaxH2CData {
-		return &pdu.FieldError{FES: pdu.FESLimitExceeded, FEI: pdu.OffDATAL, Field: "DATAL"}
+		return &pdu.FieldError{FES: pdu.FESLimitExceeded, Field: "DATAL"}
 	}
-	if int64(p.DATAO) != int64(r.received) || n > r.total-r.received {
-		return &pdu.FieldError{FES: pdu.FESOutOfRange, FEI: pdu.OffDATAO, Field: "DATAO and DATAL"}
+	if err := p.CheckRange(r.received, r.total); err != nil {
+		return err
 	}
 	if (p.Flags&pdu.FlagLast != 0) != (n == r.total-r.received) {
 		return pdu.Invalid(pdu.OffFlags, "LAST_PDU")

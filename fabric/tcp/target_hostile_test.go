@@ -57,8 +57,8 @@ var wrongLater = []wrongPDU{
 	{"PDO", wrongHeader(pdu.TypeCapsuleCmd, 0, 72, 40, 1000), pdu.FESInvalidHeader, offPDO},
 	{"HDGSTF", wrongHeader(pdu.TypeCapsuleCmd, pdu.FlagHDGST, 72, 0, 76), pdu.FESInvalidHeader, pdu.OffFlags},
 	{"DDGSTF", wrongHeader(pdu.TypeCapsuleCmd, pdu.FlagDDGST, 72, 72, 100), pdu.FESInvalidHeader, pdu.OffFlags},
-	{"in-capsule data", wrongHeader(pdu.TypeCapsuleCmd, 0, 72, 72, 72+fabricsInCapsule+4), pdu.FESLimitExceeded, pdu.OffPLEN},
-	{"PLEN of 4 GiB", wrongHeader(pdu.TypeCapsuleCmd, 0, 72, 72, 0xffffffff), pdu.FESLimitExceeded, pdu.OffPLEN},
+	{"in-capsule data", wrongHeader(pdu.TypeCapsuleCmd, 0, 72, 72, 72+fabricsInCapsule+4), pdu.FESInvalidHeader, pdu.OffPLEN},
+	{"PLEN of 4 GiB", wrongHeader(pdu.TypeCapsuleCmd, 0, 72, 72, 0xffffffff), pdu.FESInvalidHeader, pdu.OffPLEN},
 	{"TTAG of nothing", append(put32(wrongHeader(pdu.TypeH2CData, pdu.FlagLast, 24, 24, 24+4), pdu.OffDATAL, 4), 0), pdu.FESInvalidHeader, pdu.OffTTAG},
 	{"TTAG out of range", put16(wrongHeader(pdu.TypeH2CData, pdu.FlagLast, 24, 24, 24+4), pdu.OffTTAG, 0xffff), pdu.FESInvalidHeader, pdu.OffTTAG},
 }
@@ -110,7 +110,9 @@ func TestTargetTLS(t *testing.T) {
 	}
 }
 
-// TestTargetDataTerminates breaks the rules of H2CData, with an R2T for 1024 bytes outstanding.
+// TestTargetDataTerminates breaks the rules of H2CData, with an R2T for 1024 bytes outstanding. Data out of order is a
+// sequence error, and data outside of what the R2T asked for is out of range (NVMe/TCP, section 3.3.2.2); neither has an
+// FEI (figure "Controller to Host Terminate Connection Request PDU").
 func TestTargetDataTerminates(t *testing.T) {
 	tt := newTestTarget(t, TargetConfig{MaxH2CData: 4096})
 	data := make([]byte, 8192)
@@ -124,9 +126,10 @@ func TestTargetDataTerminates(t *testing.T) {
 		{"CCCID", pdu.Data{Header: pdu.Header{Flags: pdu.FlagLast}, CCCID: 8}, 1024, pdu.FESInvalidHeader, pdu.OffCCCID},
 		{"TTAG", pdu.Data{Header: pdu.Header{Flags: pdu.FlagLast}, TTAG: 5}, 1024, pdu.FESInvalidHeader, pdu.OffTTAG},
 		{"DATAL", pdu.Data{Header: pdu.Header{Flags: pdu.FlagLast}, DATAL: 1000}, 1024, pdu.FESInvalidHeader, pdu.OffDATAL},
-		{"DATAL beyond MAXH2CDATA", pdu.Data{Header: pdu.Header{Flags: pdu.FlagLast}}, 4100, pdu.FESLimitExceeded, pdu.OffDATAL},
-		{"gap", pdu.Data{Header: pdu.Header{Flags: pdu.FlagLast}, DATAO: 4}, 1020, pdu.FESOutOfRange, pdu.OffDATAO},
-		{"too much", pdu.Data{Header: pdu.Header{Flags: pdu.FlagLast}}, 1028, pdu.FESOutOfRange, pdu.OffDATAO},
+		{"DATAL beyond MAXH2CDATA", pdu.Data{Header: pdu.Header{Flags: pdu.FlagLast}}, 4100, pdu.FESLimitExceeded, 0},
+		{"gap", pdu.Data{Header: pdu.Header{Flags: pdu.FlagLast}, DATAO: 4}, 1020, pdu.FESSequence, 0},
+		{"beyond the R2T", pdu.Data{Header: pdu.Header{Flags: pdu.FlagLast}, DATAO: 1024}, 4, pdu.FESOutOfRange, 0},
+		{"too much", pdu.Data{Header: pdu.Header{Flags: pdu.FlagLast}}, 1028, pdu.FESOutOfRange, 0},
 		{"LAST too soon", pdu.Data{Header: pdu.Header{Flags: pdu.FlagLast}}, 512, pdu.FESInvalidHeader, pdu.OffFlags},
 		{"LAST missing", pdu.Data{}, 1024, pdu.FESInvalidHeader, pdu.OffFlags},
 	} {
@@ -146,8 +149,6 @@ func TestTargetDataTerminates(t *testing.T) {
 			d.TTAG += r.TTAG
 			sent := p.data(d, data[:c.n])
 			p.send(sent)
-			// FEI is the offset of the field; for 4 and 5 the specification's table has no FEI, and
-			// ours says where the fault was seen.
 			p.terminated(c.fes, c.fei, sent)
 		})
 	}
@@ -310,7 +311,7 @@ func TestTargetInlineLimits(t *testing.T) {
 	}
 	wrong := io.capsule(inCapsule(ioCommand(nvme.OpWrite, 0, limit+512), limit+512))
 	io.send(wrong)
-	io.terminated(pdu.FESLimitExceeded, pdu.OffPLEN, wrong)
+	io.terminated(pdu.FESInvalidHeader, pdu.OffPLEN, wrong)
 	_, _ = admin.Close(), io.Close()
 	if err, ok := soon.Receive(tt.errs); !ok || !errors.Is(err, ErrProtocol) {
 		t.Error(err)

@@ -50,6 +50,18 @@ func (p *Data) Check() *FieldError {
 	return nil
 }
 
+// CheckRange checks that the data is the next of a transfer of which from bytes have come, and that it stays before end
+// (section 3.3.2).
+func (p *Data) CheckRange(from, end int) *FieldError {
+	switch {
+	case int64(p.DATAO)+int64(p.DATAL) > int64(end):
+		return &FieldError{FES: FESOutOfRange, Field: "DATAO and DATAL"}
+	case int64(p.DATAO) != int64(from):
+		return &FieldError{FES: FESSequence, Field: "DATAO"}
+	}
+	return nil
+}
+
 // Append appends the PDU up to its data.
 func (p *Data) Append(b []byte) []byte {
 	return appendTransfer(b, p.Header, p.CCCID, p.TTAG, p.DATAO, p.DATAL)

@@ -5,7 +5,7 @@ import "fmt"
 // FieldError says which field of a PDU is wrong, in the terms of a terminate request.
 type FieldError struct {
 	FES   FES
-	FEI   uint32 // offset of the field, or the received header digest
+	FEI   uint32 // offset of the field, or the received header digest; 0 if FES has none
 	Field string // the field, with its PDU if that isn't obvious
 }
 

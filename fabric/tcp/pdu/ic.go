@@ -79,7 +79,11 @@ func (p ICResp) Check(asked Digests) *FieldError {
 	case p.CPDA > MaxAlignment:
 		return Invalid(offAlign, "CPDA")
 	case got != asked:
-		return &FieldError{FESUnsupportedParm, offDigest, "DGST is " + got.String() + " where " + asked.String() + " was asked for"}
+		err := &FieldError{FESUnsupportedParm, offDigest, "DGST is " + got.String() + " where " + asked.String() + " was asked for"}
+		if got&^asked != 0 { // not refused, but granted unasked (section 3.3.1.1)
+			err.FES = FESInvalidHeader
+		}
+		return err
 	case p.MAXH2CDATA < minH2CData || p.MAXH2CDATA%4 != 0:
 		return Invalid(offLimit, "MAXH2CDATA")
 	}

@@ -148,7 +148,7 @@ func TestValues(t *testing.T) {
 		{"ICResp PFV", ICResp{PFV: 1, MAXH2CDATA: 4096}.Check(0), FESUnsupportedParm, 8},
 		{"ICResp CPDA", ICResp{CPDA: 32, MAXH2CDATA: 4096}.Check(0), FESInvalidHeader, 10},
 		{"ICResp without digest", ICResp{Digests: 1, MAXH2CDATA: 4096}.Check(3), FESUnsupportedParm, 11},
-		{"ICResp with digest unasked", ICResp{Digests: 1, MAXH2CDATA: 4096}.Check(0), FESUnsupportedParm, 11},
+		{"ICResp with digest unasked", ICResp{Digests: 1, MAXH2CDATA: 4096}.Check(0), FESInvalidHeader, 11},
 		{"ICResp MAXH2CDATA small", ICResp{MAXH2CDATA: 4092}.Check(0), FESInvalidHeader, 12},
 		{"ICResp MAXH2CDATA odd", ICResp{MAXH2CDATA: 4098}.Check(0), FESInvalidHeader, 12},
 		{"H2CData", data(TypeH2CData, 0, 512, 512), 0, 0},

@@ -17,7 +17,7 @@ type FES uint16
 // Fatal error statuses.
 const (
 	FESInvalidHeader   FES = 1 // FEI is the offset of the field
-	FESSequence        FES = 2 // a PDU that may not come now
+	FESSequence        FES = 2 // a PDU that may not come now, or data out of order
 	FESHeaderDigest    FES = 3 // FEI is the received digest
 	FESOutOfRange      FES = 4 // data outside the requested range
 	FESLimitExceeded   FES = 5 // more data, or more R2Ts, than agreed
