@@ -344,14 +344,14 @@ func (q *hostQueue) end(err error) {
 }
 
 // reason converts the error that ended the reader to the one that the host core sees, which is nil
-// after Close. It also returns the fault of the peer, if that ended the connection.
+// after Close. It also returns the fault of the peer, if that is what ended the connection and it is to be told.
 func (q *hostQueue) reason(err error) (*pdu.FieldError, error) {
 	var fault *pdu.FieldError
 	switch {
 	case q.closing.Load():
 		return nil, nil
 	case errors.As(err, &fault):
-		return fault, q.r.protocolError(fault, q.remote, &q.t.counters)
+		return q.r.protocolError(fault, q.remote, &q.t.counters)
 	case errors.Is(err, ErrTerminated):
 		return nil, err
 	}

@@ -546,6 +546,21 @@ func TestHostTerminated(t *testing.T) {
 	d.submit(r) // a dead connection takes it and does nothing
 }
 
+// TestHostMalformedTermReq: a C2HTermReq whose PLEN is below 24 or above 152 is ignored, which means not answered either,
+// and the connection ends at once (NVMe/TCP, section 3.5).
+func TestHostMalformedTermReq(t *testing.T) {
+	for _, plen := range []uint32{pdu.TermReqSize - 1, pdu.TermReqSize + pdu.MaxTermData + 1} {
+		d := dialRaw(t, HostConfig{}, goodResp)
+		r, done, _ := d.start(ioCommand(nvme.OpRead, 0, 4096), make([]byte, 4096))
+		d.ctrl.send(put32(pdu.TermReq{Type: pdu.TypeC2HTermReq, FES: pdu.FESSequence}.Append(nil), pdu.OffPLEN, plen))
+		d.ctrl.closed()
+		d.wait(done)
+		if !errors.Is(r.Err, ErrProtocol) {
+			t.Errorf("PLEN %d: %v", plen, r.Err)
+		}
+	}
+}
+
 // TestHostClose closes with commands outstanding.
 func TestHostClose(t *testing.T) {
 	d := dialRaw(t, HostConfig{}, goodResp)

@@ -155,20 +155,31 @@ func (r *reader) endData(ok bool) error {
 	return r.h.data(r.cur, ok)
 }
 
-// protocolError counts a fault of the peer, and returns the error that the connection ends with.
-func (r *reader) protocolError(fault *pdu.FieldError, peer netip.AddrPort, c *Counters) error {
+// protocolError counts a fault of the peer. It returns the error that the connection ends with, and the fault if the
+// peer is to be told of it: a malformed terminate request just ends the connection (section 3.5).
+func (r *reader) protocolError(fault *pdu.FieldError, peer netip.AddrPort, c *Counters) (tell *pdu.FieldError, err error) {
 	c.ProtocolErrors.Add(1)
 	if fault.FES == pdu.FESHeaderDigest {
 		c.HeaderDigestErrors.Add(1)
 	}
-	return &ProtocolError{Peer: peer, PDU: pdu.Type(r.offence[0]), Cause: fault}
+	offender := pdu.Type(r.offence[0])
+	err = &ProtocolError{Peer: peer, PDU: offender, Cause: fault}
+	if _, peers := r.termReqs(); offender == peers {
+		return nil, err
+	}
+	return fault, err
+}
+
+// termReqs returns the types of our terminate request and of the peer's.
+func (r *reader) termReqs() (ours, peers pdu.Type) {
+	if r.rules.Self == pdu.Controller {
+		return pdu.TypeC2HTermReq, pdu.TypeH2CTermReq
+	}
+	return pdu.TypeH2CTermReq, pdu.TypeC2HTermReq
 }
 
 // termReq returns the terminate request that tells the peer of its fault.
 func (r *reader) termReq(fault *pdu.FieldError) []byte {
-	kind := pdu.TypeH2CTermReq
-	if r.rules.Self == pdu.Controller {
-		kind = pdu.TypeC2HTermReq
-	}
+	kind, _ := r.termReqs()
 	return pdu.TermReq{Type: kind, FES: fault.FES, FEI: fault.FEI, Offence: r.offence[:r.nOffend]}.Append(nil)
 }

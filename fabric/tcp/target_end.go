@@ -68,7 +68,7 @@ func (c *targetConn) end(err error) {
 }
 
 // reason converts the error that ended the reader to the one that the engine and the user see, which
-// is nil after an orderly end. It also returns the fault of the peer, if that ended the connection.
+// is nil after an orderly end. It also returns the fault of the peer, if that is what ended the connection and it is to be told.
 func (c *targetConn) reason(err error) (*pdu.FieldError, error) {
 	peer := c.attr.Remote
 	var fault *pdu.FieldError
@@ -77,7 +77,7 @@ func (c *targetConn) reason(err error) (*pdu.FieldError, error) {
 	}
 	switch {
 	case errors.As(err, &fault):
-		return fault, c.r.protocolError(fault, peer, &c.l.counters)
+		return c.r.protocolError(fault, peer, &c.l.counters)
 	case errors.Is(err, io.EOF):
 		if c.w.sendError() == nil && (c.connected.Load() || c.refused.Load()) {
 			return nil, nil

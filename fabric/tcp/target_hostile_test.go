@@ -347,3 +347,19 @@ func TestTargetTerminated(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// TestTargetMalformedTermReq: an H2CTermReq whose PLEN is below 24 or above 152 is ignored, which means not answered
+// either, and the connection ends at once (NVMe/TCP, section 3.5).
+func TestTargetMalformedTermReq(t *testing.T) {
+	tt := newTestTarget(t, TargetConfig{})
+	for _, plen := range []uint32{pdu.TermReqSize - 1, pdu.TermReqSize + pdu.MaxTermData + 1} {
+		p := rawHost(t, tt)
+		p.initialize(pdu.ICReq{})
+		p.connect()
+		p.send(put32(pdu.TermReq{Type: pdu.TypeH2CTermReq, FES: pdu.FESSequence}.Append(nil), pdu.OffPLEN, plen))
+		p.closed()
+		if err := <-tt.errs; !errors.Is(err, ErrProtocol) {
+			t.Errorf("PLEN %d: %v", plen, err)
+		}
+	}
+}
