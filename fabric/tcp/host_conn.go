@@ -184,7 +184,7 @@ func (q *hostQueue) complete(s *hostSlot, cqe *nvme.Completion) error {
 			q.t.counters.ShortData.Add(1)
 			cqe.SetStatus(nvme.StatusDataTransferError)
 		case s.badData:
-			cqe.SetStatus(nvme.StatusDataTransferError)
+			cqe.SetStatus(nvme.StatusTransientTransport)
 		case s.atMost:
 			// AL is an allocation length: SPDK sends the message alone, Linux adds zeroes to it.
 			clear(s.data[s.received:])
