@@ -265,6 +265,7 @@ const (
 	SGLSDwordAligned  SGLS = 1 << 1  // supported, data aligned to 4 bytes
 	SGLSKeyed         SGLS = 1 << 2  // keyed data block descriptors
 	SGLSInCapsuleOffs SGLS = 1 << 20 // data block descriptors that point into the capsule
+	SGLSTransport     SGLS = 1 << 21 // transport data block descriptors
 )
 
 // PowerState is a Power State Descriptor.

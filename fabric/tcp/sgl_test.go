@@ -46,7 +46,9 @@ func wrongSGLs() []wrongSGL {
 		{"transport of subtype 0", both, nil, 0x50, 0, size, kind},
 		{"vendor's", both, nil, 0xf0, 0, size, kind},
 		{"data in the capsule of a Read", nvme.OpRead, inline, capsule, 0, size, field},
-		{"offset in the capsule", nvme.OpWrite, inline, capsule, 4, size - 4, offset},
+		{"less behind an offset than blocks", nvme.OpWrite, inline, capsule, 4, size - 4, length},
+		{"offset, shorter than the capsule", nvme.OpWrite, inline, capsule, 4, size - 8, length},
+		{"offset, longer than the capsule", nvme.OpWrite, inline, capsule, 4, size, length},
 		{"from the capsule's end", nvme.OpWrite, inline, capsule, size, size, offset},
 		{"offset that overflows", nvme.OpWrite, inline, capsule, math.MaxUint64 - 511, size, offset},
 		{"no data in the capsule", nvme.OpWrite, nil, capsule, 0, size, length},
@@ -103,4 +105,34 @@ func TestWrongSGL(t *testing.T) {
 	if cqe := io.response(); !cqe.Status().OK() {
 		t.Errorf("a good one: %v", cqe.Status())
 	}
+}
+
+// TestIdentifiedSGLs: Identify Controller reports the descriptors that NVMe/TCP has (SGLS, NVMe base; NVMe/TCP, section
+// 3.3.2): the transport data block, and the data block that is an offset into the capsule, for any offset.
+func TestIdentifiedSGLs(t *testing.T) {
+	const size, skipped = 4096, 512
+	tt := newTestTarget(t, TargetConfig{})
+	admin, io := rawIO(t, tt, netip.Addr{}, 32)
+	admin.send(admin.capsule(identify(1), nil))
+	var id nvme.IdentifyController
+	if err := id.Parse(admin.expect(pdu.TypeC2HData)[pdu.DataSize:]); err != nil {
+		t.Fatal(err)
+	}
+	if want := nvme.SGLS(1 | 1<<20 | 1<<21); id.SGLS != want {
+		t.Errorf("SGLS %#x, want %#x", id.SGLS, want)
+	}
+	data := randomBytes(5, skipped+size)
+	write := ioCommand(nvme.OpWrite, 0, size)
+	write.SGL1().SetBlock(nvme.SGLInCapsule, skipped, size)
+	io.send(io.capsule(write, data))
+	if cqe := io.response(); !cqe.Status().OK() {
+		t.Fatalf("a write from an offset in its capsule: %v", cqe.Status())
+	}
+	read := ioCommand(nvme.OpRead, 0, size)
+	read.SGL1().SetBlock(nvme.SGLTransport, 0, size)
+	io.send(io.capsule(read, nil))
+	if got := io.expect(pdu.TypeC2HData)[pdu.DataSize:]; !bytes.Equal(got, data[skipped:]) {
+		t.Error("what was written isn't what the descriptor names")
+	}
+	io.response()
 }

@@ -70,7 +70,7 @@ func newTargetConn(l *Listener, conn socket.Conn) *targetConn {
 	c := &targetConn{l: l, conn: conn, attr: target.ConnAttr{
 		Transport: nvme.TransportTCP,
 		Local:     addrPort(conn.LocalAddr()), Remote: addrPort(conn.RemoteAddr()),
-		SGLS:        nvme.SGLSSupported,
+		SGLS:        nvme.SGLSSupported | nvme.SGLSInCapsuleOffs | nvme.SGLSTransport,
 		InCapsule:   l.cfg.InCapsule,
 		MaxTransfer: l.cfg.MaxTransfer,
 		QueueDepth:  l.cfg.QueueDepth,

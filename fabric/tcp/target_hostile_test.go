@@ -255,7 +255,7 @@ func TestTargetSGL(t *testing.T) {
 		length, n int
 		want      nvme.Status
 	}{
-		{"offset", 8, 1024, 1032, nvme.StatusSGLOffsetInvalid},
+		{"offset of the end", 1024, 1024, 1024, nvme.StatusSGLOffsetInvalid},
 		{"longer than the capsule", 0, 1024, 512, nvme.StatusSGLLengthInvalid},
 	} {
 		cmd := pulling(10)

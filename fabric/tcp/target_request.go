@@ -38,7 +38,7 @@ type sendState struct {
 	crc   uint32
 }
 
-// mapSGL applies the rules of section 3.4 to SGL1. The engine has checked that it is an SGL (PSDT).
+// mapSGL applies the rules of section 3.3.2 to SGL1. The engine has checked that it is an SGL (PSDT).
 func (r *request) mapSGL() (int, nvme.Status) {
 	if r.badData {
 		return 0, nvme.StatusTransientTransport
@@ -50,13 +50,14 @@ func (r *request) mapSGL() (int, nvme.Status) {
 		if r.Cmd.Direction() != nvme.HostToCtrl {
 			return 0, nvme.StatusInvalidField | nvme.StatusDNR
 		}
-		if sgl.Address() != 0 {
+		off, end := sgl.Address(), uint64(r.inline)
+		if off > 0 && off >= end {
 			return 0, nvme.StatusSGLOffsetInvalid | nvme.StatusDNR
 		}
-		if int64(n) != int64(r.inline) {
+		if uint64(n) != end-off { // nothing may follow the data
 			return 0, nvme.StatusSGLLengthInvalid | nvme.StatusDNR
 		}
-		r.InCapsule = r.buf[:n]
+		r.InCapsule = r.buf[off:end]
 	case nvme.SGLTransport:
 	default:
 		return 0, nvme.StatusSGLTypeInvalid | nvme.StatusDNR
