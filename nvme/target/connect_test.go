@@ -81,7 +81,8 @@ func setName(b []byte, off int, s string) {
 	copy(b[off:], s)
 }
 
-// TestConnectRefused: each wrong field has its status, and the response says where it is.
+// TestConnectRefused: each wrong field has its status, and the response says where it is. A Connect never fails with
+// Invalid Field in Command (NVMe base, "Connect Command and Response").
 func TestConnectRefused(t *testing.T) {
 	r := newConnectRig(t)
 	for _, tc := range []wrongConnect{
@@ -97,6 +98,8 @@ func TestConnectRefused(t *testing.T) {
 		{"host not allowed", func(_ *nvme.Command, d []byte) { setName(d, 256, closedNQN) }, nil, nvme.StatusConnectInvalidHost | dnr, nvme.InvalidData(512)},
 		{"queue of one", func(c *nvme.Command, _ []byte) { put16(c[44:], 0) }, nil, connectInvalid, nvme.InvalidCommand(44)},
 		{"queue too large", func(c *nvme.Command, _ []byte) { put16(c[44:], 128) }, nil, connectInvalid, nvme.InvalidCommand(44)},
+		{"fused", func(c *nvme.Command, _ []byte) { c[1] |= 1 }, nil, connectInvalid, nvme.InvalidCommand(1)},
+		{"PRP", func(c *nvme.Command, _ []byte) { c[1] = 0 }, nil, connectInvalid, nvme.InvalidCommand(1)},
 		{"another queue than the connection's", nil, func(a *ConnAttr) { a.QID = 1 }, connectInvalid, nvme.InvalidCommand(42)},
 	} {
 		r.refuse(connectCommand(0, 31, 0), nvme.CNTLIDDynamic, tc)

@@ -169,6 +169,11 @@ func (r *Request) fusable() bool {
 		return true
 	}
 	r.engine.q.dropFused()
+	if r.connects() { // it never fails with Invalid Field in Command ("Connect Command and Response")
+		r.CQE.SetDW0(uint32(nvme.InvalidCommand(loc & (1<<locBit - 1))))
+		r.respond(nvme.StatusConnectInvalidParameter | nvme.StatusDNR)
+		return false
+	}
 	r.fail(nvme.StatusInvalidField, loc)
 	return false
 }
