@@ -21,13 +21,6 @@ const (
 	SGLTransport        SGLType = 0x5a // transport data block: R2T/H2CData or C2HData on TCP
 )
 
-// Type bits 7:4.
-const (
-	SGLTypeDataBlock = 0x0
-	SGLTypeKeyed     = 0x4
-	SGLTypeTransport = 0x5
-)
-
 // MaxKeyedLength is the longest transfer that one keyed descriptor can describe.
 const MaxKeyedLength = 1<<24 - 1
 

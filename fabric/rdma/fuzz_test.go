@@ -599,7 +599,7 @@ func (p *fuzzPeer) answer(index, size int, data []byte) []byte {
 	for i := range payload {
 		payload[i] = 0xa5
 	}
-	if control&2 != 0 && sgl.Type()>>4 == nvme.SGLTypeKeyed {
+	if control&2 != 0 && sgl.Type()>>4 == nvme.SGLKeyed>>4 {
 		wr := verbs.SendWR{
 			Opcode: verbs.WRRDMAWrite, RemoteAddr: sgl.Address(), RKey: sgl.Key(),
 			SGList: p.sge(fuzzRecvs*fuzzRecvSize+fuzzData/2, min(int(sgl.KeyedLength()), 8192)),

@@ -275,10 +275,10 @@ func wrongSGLs() []wrongSGL {
 	)
 	inline := bytes.Repeat([]byte{0xdd}, size)
 	return []wrongSGL{
-		{"block at an address", both, nil, block(nvme.SGLDataBlockAddress, 0, size), field},
-		{"block of subtype 2", both, inline, block(2, 0, size), field},
-		{"keyed, subtype 1", both, nil, keyed(0x41, size), field},
-		{"keyed, subtype Eh", both, nil, keyed(0x4e, size), field},
+		{"block at an address", both, nil, block(nvme.SGLDataBlockAddress, 0, size), kind},
+		{"block of subtype 2", both, inline, block(2, 0, size), kind},
+		{"keyed, subtype 1", both, nil, keyed(0x41, size), kind},
+		{"keyed, subtype Eh", both, nil, keyed(0x4e, size), kind},
 		{"bit bucket", both, nil, block(0x10, 0, size), kind},
 		{"segment", both, nil, block(0x20, 0, 16), kind},
 		{"segment in the capsule", both, inline, block(0x21, 0, 16), kind},
@@ -301,8 +301,9 @@ func wrongSGLs() []wrongSGL {
 	}
 }
 
-// TestWrongSGL: a descriptor that is invalid, or doesn't fit its command's data, gets the status that Linux's target
-// gives it, and fails only that command. Nothing is transferred for it.
+// TestWrongSGL: a descriptor that is invalid, or doesn't fit its command's data, fails only its command. A type, or a
+// combination of type and subtype, that isn't supported is an invalid type (NVMe base, "Generic Command Status Values");
+// the other statuses are those of Linux's target. Nothing is transferred for it.
 func TestWrongSGL(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const size = wrongSize

@@ -130,17 +130,14 @@ func (c *targetConn) begin(r *targetRequest, in capsule) {
 func (c *targetConn) MapSGL(tr *target.Request) (int, nvme.Status) {
 	r := tr.Transport.(*targetRequest)
 	sgl := r.Cmd.SGL1()
-	switch sgl.Type() >> 4 {
-	case nvme.SGLTypeKeyed:
-		if t := sgl.Type(); t != nvme.SGLKeyed && t != nvme.SGLKeyedInvalidate {
-			return 0, nvme.StatusInvalidField | nvme.StatusDNR
-		}
+	switch sgl.Type() {
+	case nvme.SGLKeyed, nvme.SGLKeyedInvalidate:
 		n := int(sgl.KeyedLength())
 		r.addr, r.key = sgl.Address(), sgl.Key()
 		r.invalidate = sgl.Type() == nvme.SGLKeyedInvalidate && n > 0
 		return n, nvme.StatusSuccess
-	case nvme.SGLTypeDataBlock:
-		if sgl.Type() != nvme.SGLInCapsule || r.Cmd.Direction() != nvme.HostToCtrl {
+	case nvme.SGLInCapsule:
+		if r.Cmd.Direction() != nvme.HostToCtrl {
 			return 0, nvme.StatusInvalidField | nvme.StatusDNR
 		}
 		data := r.inline
