@@ -32,6 +32,7 @@ type connFlags struct {
 	paths                      pathFlags
 	secrets                    secretFlags
 
+	lasting bool              // the target will remember this host, so that its name has to last
 	capture *softrnic.Capture // if already open
 	name    string            // of this host, once known
 	stderr  func() io.Writer  // of the command, as it is once that runs

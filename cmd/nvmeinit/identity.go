@@ -31,6 +31,11 @@ func (f *connFlags) identity() (nqn string, id nvme.HostID, err error) {
 		if err != nil {
 			return "", id, fmt.Errorf("this host's identity: %w", err)
 		}
+		if f.lasting {
+			if err := mustLast(&saved); err != nil {
+				return "", id, err
+			}
+		}
 		nqn = cmp.Or(nqn, saved.NQN)
 		if id.IsZero() {
 			id = saved.ID
@@ -38,6 +43,15 @@ func (f *connFlags) identity() (nqn string, id nvme.HostID, err error) {
 	}
 	f.name = nqn
 	return nqn, id, nil
+}
+
+// mustLast returns an error if the next command will have another identity.
+func mustLast(id *identity.Identity) error {
+	if id.Unsaved == nil {
+		return nil
+	}
+	return cli.Say(id.Unsaved, "this host's name can't be saved, so every command has a new one: %v; "+
+		"provide /etc/machine-id or /etc/nvme/hostnqn, or connect with -q and -I", id.Unsaved)
 }
 
 func newShowHostNQN() *cobra.Command {
@@ -50,12 +64,13 @@ func newShowHostNQN() *cobra.Command {
 It is that of nvme-cli: /etc/nvme/hostnqn, with the UUID in /etc/nvme/hostid; for an
 ordinary user where these are missing, the same files in $XDG_CONFIG_HOME/nvme
 (~/.config/nvme). Where none is saved it is derived from /etc/machine-id, and the same
-each time. -o json shows the UUID and the source too.`,
+each time. Without that file a new one is saved; if that fails, every command has another
+name, and there is none to show. -o json shows the UUID and the source too.`,
 		Example: "  nvmeinit show-hostnqn\n  nvmetgt serve --volume disk.img --allow-host $(nvmeinit show-hostnqn)",
 		Args:    cli.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			id, err := identity.Default().Load()
-			if err != nil {
+			if err := cmp.Or(err, mustLast(&id)); err != nil {
 				return err
 			}
 			if output == cli.JSON {

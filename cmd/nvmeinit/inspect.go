@@ -15,8 +15,9 @@ import (
 type inspection struct {
 	use, short, long, example string
 
-	silent bool // it prints nothing, so it needs no -o
-	bits   bool // it shows bit fields, so it has -H
+	silent  bool // it prints nothing, so it needs no -o
+	bits    bool // it shows bit fields, so it has -H
+	lasting bool // the target remembers what it does by the host's name
 	// One of them. The others are for commands that take --nsid: showNS shows a namespace, even one that can't be used
 	// here.
 	run     func(c *cobra.Command, f *connFlags, s *session) error
@@ -25,7 +26,7 @@ type inspection struct {
 }
 
 func (i inspection) command() *cobra.Command {
-	f := &connFlags{}
+	f := &connFlags{lasting: i.lasting}
 	var nsid uint32
 	c := &cobra.Command{Use: i.use + " -t TRANSPORT -a ADDRESS", Short: i.short, Long: i.long, Example: i.example, Args: cli.NoArgs}
 	c.RunE = func(c *cobra.Command, _ []string) (err error) {

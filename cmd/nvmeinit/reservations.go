@@ -107,7 +107,7 @@ everybody's registration and the reservation. It prints nothing.`,
 // command returns a reservation command, without its specific flags.
 func (f *resvFlags) command(use, short, long, example string, run func(context.Context, *host.Namespace) error) *cobra.Command {
 	c := inspection{
-		use: use, short: short, long: long, example: example, silent: true,
+		use: use, short: short, long: long, example: example, silent: true, lasting: true,
 		runOnNS: func(c *cobra.Command, _ *connFlags, ns *host.Namespace) error {
 			return run(c.Context(), ns)
 		},

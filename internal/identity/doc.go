@@ -3,6 +3,7 @@
 // ordinary user in $XDG_CONFIG_HOME/nvme if /etc/nvme has none.
 //
 // If nothing is saved, the identity is derived from /etc/machine-id, which is just as
-// permanent; only a machine without one gets a new identity, which is then saved. A Store may
-// be used from any goroutine and by several programs at once.
+// permanent; only a machine without one gets a new identity, which is then saved. Where that
+// fails too, as in a container whose file system is read-only, each program has its own. A
+// Store may be used from any goroutine and by several programs at once.
 package identity

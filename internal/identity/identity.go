@@ -22,9 +22,10 @@ const (
 
 // Identity is the name and UUID of a host.
 type Identity struct {
-	NQN    string
-	ID     nvme.HostID
-	Source string // the file that it comes from, or "generated"
+	NQN     string
+	ID      nvme.HostID
+	Source  string // the file that it comes from, or "generated"
+	Unsaved error  // why it couldn't be saved, so that the next Load returns another one; nil otherwise
 }
 
 // Store says where an identity is kept.
@@ -64,7 +65,7 @@ var (
 	errZero  = errors.New("it holds the UUID of all zeroes, which names nobody")
 )
 
-// Load returns the identity, the same each time. If a file exists but can't be used, the error is a *FileError:
+// Load returns the identity, the same each time unless it is Unsaved. If a file exists but can't be used, the error is a *FileError:
 // otherwise the host would lose reservations and access by getting another name.
 func (s Store) Load() (Identity, error) {
 	if id, err := s.saved(); err != nil || id.NQN != "" {
@@ -82,6 +83,8 @@ func (s Store) Load() (Identity, error) {
 		id.Source = path
 	case errors.Is(err, fs.ErrExist): // another program was faster
 		return s.saved()
+	default:
+		id.Unsaved = err
 	}
 	return id, nil
 }

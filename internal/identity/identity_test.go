@@ -127,6 +127,20 @@ func TestLoadAtOnce(t *testing.T) {
 	}
 }
 
+// TestUnsaved: where no identity can be saved each load returns another, and says why.
+func TestUnsaved(t *testing.T) {
+	s := Store{Dirs: []string{"/proc/nvme"}, MachineID: "/nowhere"} // where nobody makes directories
+	for range 2 {
+		if id, err := s.Load(); err != nil || id.NQN == "" || id.ID.IsZero() || id.Unsaved == nil {
+			t.Errorf("%+v, %v", id, err)
+		}
+	}
+	s.Dirs = []string{t.TempDir()}
+	if id, err := s.Load(); err != nil || id.Unsaved != nil {
+		t.Errorf("saved: %+v, %v", id, err)
+	}
+}
+
 // TestDefault: root's identity is the system's; that of another user may also be in the user's own configuration.
 func TestDefault(t *testing.T) {
 	home := t.TempDir()
