@@ -68,6 +68,25 @@ func TestForbidden(t *testing.T) {
 	mustFail(t, tryOpen(t, path, o), blockdev.ErrUnsupported, path, "io_uring is forbidden")
 }
 
+// TestVectoredForbidden: a file isn't opened where the system refuses the calls that read and write it, which would look
+// like a file that may not be written.
+func TestVectoredForbidden(t *testing.T) {
+	if !sandbox.Inside(t) {
+		return
+	}
+	path := filepath.Join(t.TempDir(), "v")
+	if err := tryOpen(t, path, blockdev.Options{Size: mib}); err != nil {
+		t.Fatal(err)
+	}
+	sandbox.Refuse(t, unix.SYS_PWRITEV2, unix.EPERM)
+	mustFail(t, tryOpen(t, path, blockdev.Options{}), blockdev.ErrUnsupported, path, "pwritev2", "seccomp")
+	if err := tryOpen(t, path, blockdev.Options{ReadOnly: true}); err != nil {
+		t.Errorf("read-only: %v", err)
+	}
+	sandbox.Refuse(t, unix.SYS_PREADV2, unix.EPERM)
+	mustFail(t, tryOpen(t, path, blockdev.Options{ReadOnly: true}), blockdev.ErrUnsupported, path, "preadv2", "seccomp")
+}
+
 // TestOutOfReach: a volume whose disk, or server, can't be reached when direct I/O is tried isn't opened for now,
 // rather than through the page cache.
 func TestOutOfReach(t *testing.T) {

@@ -2,6 +2,7 @@ package blockdev
 
 import (
 	"errors"
+	"fmt"
 	"math/bits"
 	"os"
 	"sync"
@@ -86,6 +87,9 @@ func (v *file) describe(path string, size int64, o *Options) error {
 	block = o.BlockSizeOr(block)
 	if err := CheckSize(size, block); err != nil {
 		return OpenError(path, ErrInvalid, err)
+	}
+	if err := tryVectored(int(v.locked.Fd()), o.ReadOnly); err != nil {
+		return OpenError(path, ErrUnsupported, fmt.Errorf("%w; the system refuses this call, most likely by a seccomp profile: permit it", err))
 	}
 	v.size.Store(size)
 	v.info = Info{
