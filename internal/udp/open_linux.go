@@ -137,7 +137,11 @@ func listenError(addr netip.AddrPort, err error) error {
 	case errors.Is(err, unix.EADDRNOTAVAIL):
 		e.Kind, e.Remedy = ErrNotLocal, notLocalRemedy
 	case errors.Is(err, unix.EAFNOSUPPORT):
-		e.Kind, e.Remedy = ErrUnsupported, "this kernel has IPv6 switched off"
+		family := "IPv6"
+		if addr.Addr().Is4() {
+			family = "IPv4"
+		}
+		e.Kind, e.Remedy = ErrUnsupported, "this system has no "+family+", or forbids it (RestrictAddressFamilies= of a unit)"
 	}
 	return e
 }

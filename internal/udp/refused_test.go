@@ -36,6 +36,24 @@ func TestCallRefused(t *testing.T) {
 	}
 }
 
+// TestFamilyRefused: where a family of addresses may not be used, as a unit's RestrictAddressFamilies= has it, the error
+// names that family.
+func TestFamilyRefused(t *testing.T) {
+	if !sandbox.Inside(t) {
+		return
+	}
+	sandbox.Refuse(t, unix.SYS_SOCKET, unix.EAFNOSUPPORT)
+	for _, x := range []struct {
+		addr       netip.Addr
+		its, other string
+	}{{loop4, "IPv4", "IPv6"}, {netip.IPv6Loopback(), "IPv6", "IPv4"}} {
+		_, err := Listen(netip.AddrPortFrom(x.addr, 0), Config{})
+		if !errors.Is(err, ErrUnsupported) || !strings.Contains(err.Error(), x.its) || strings.Contains(err.Error(), x.other) {
+			t.Errorf("%s: %v", x.addr, err)
+		}
+	}
+}
+
 // TestLoopbackDown: a network namespace that was just made has a loopback interface that is down. A socket can be bound
 // there, but nothing would arrive: the error says what to do.
 func TestLoopbackDown(t *testing.T) {
