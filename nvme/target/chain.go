@@ -5,6 +5,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/nvme-anywhere/nvmeof/blockdev"
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
@@ -16,7 +17,8 @@ type chain struct {
 	// next prepares e.io (for e.ns) and returns true, or calls endChain and returns false.
 	next    func(*Request) bool
 	started bool
-	pos     int // for next's own use
+	ready   bool // next has prepared the operation, which may be postponed
+	pos     int  // for next's own use
 	end     int
 	piece   *piece       // Compare, Copy
 	table   []*Namespace // Flush of all
@@ -40,20 +42,25 @@ const (
 // run starts a chain.
 func (r *Request) run(end int, next func(*Request) bool) {
 	c := &r.engine.chain
-	c.next, c.started, c.pos, c.end = next, false, 0, end
+	c.next, c.started, c.ready, c.pos, c.end = next, false, false, 0, end
 	r.engine.after = (*Request).chained
 	r.engine.q.chains.add(r)
 	r.drive()
 }
 
 func (r *Request) drive() {
-	e := &r.engine
-	for !r.chainAborted() && e.chain.next(r) {
-		e.chain.started = true
-		e.chain.turn.Store(turnOpen)
+	c, io := &r.engine.chain, &r.engine.io
+	for !r.chainAborted() && (c.ready || c.next(r)) {
+		c.ready = true
+		harmless := !c.started || io.Op == blockdev.OpRead || io.Op == blockdev.OpFlush
+		if !harmless && r.postponed((*Request).drive) {
+			return // drive will continue
+		}
+		c.ready, c.started = false, true
+		c.turn.Store(turnOpen)
 		r.enter()
 		r.toVolume()
-		if e.chain.turn.CompareAndSwap(turnOpen, turnLate) {
+		if c.turn.CompareAndSwap(turnOpen, turnLate) {
 			return // chained will continue
 		}
 	}

@@ -68,6 +68,8 @@
 //	a change of CSTS (settle)            its commands to volumes are done      looks (timer)             settle.go
 //	commands that are held (hold)        what their host left on controllers   looks (timer)             hold.go
 //	                                     or I/O queues that ended is done
+//	a command that has waited, of a host its host is heard of, or its          postponed (timer)         keepalive.go
+//	that is silent                       connection ends
 //	Target.Drain                         no command is under way, no user      ticker                    drain.go
 //	commands that a draining queue keeps the connection ends                   giveBack                  drain.go
 //	Abort of a chain                     the volume has done its operation     endChain                  chain.go
@@ -199,7 +201,7 @@
 //	Connect, Disconnect, properties                              connect.go, fabrics.go, property.go
 //	DH-HMAC-CHAP: secrets, commands, protocol                    auth.go, auth_commands.go, auth_transaction.go
 //	enable, reset, shutdown, fatal, CSTS                         controller.go, settle.go
-//	keep-alive                                                   keepalive.go
+//	keep-alive; commands of silent hosts that have waited        keepalive.go
 //	a graceful stop of the whole target                          drain.go
 //	subsystems; the hosts that may use them                      subsystem.go, subsystem_hosts.go
 //	adding and removing namespaces                               subsystem_namespaces.go

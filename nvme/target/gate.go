@@ -306,7 +306,9 @@ func (r *Request) unparked() {
 		r.notReady()
 		return
 	}
-	r.io()
+	if !r.postponed((*Request).unparked) {
+		r.io()
+	}
 }
 
 // excluded reports whether an owner has the namespace alone, or waits for that.

@@ -78,12 +78,8 @@ func (c *controller) keepAliveTimer() {
 		c.mu.Unlock()
 		return
 	}
-	seen := c.admin.lastSeen()
-	for _, q := range c.queues {
-		seen = max(seen, q.lastSeen())
-	}
 	now := time.Duration(c.t.Now())
-	silent := now - time.Duration(seen)
+	silent := now - c.lastSeen()
 	if rest := keepAliveRest(silent, now-c.due, limit); rest > 0 {
 		c.due = now + rest
 		c.timer.Reset(rest)
@@ -97,6 +93,36 @@ func (c *controller) keepAliveTimer() {
 	c.t.log.Warn("host is silent: its controller ends",
 		c.identity("silent", silent.Round(time.Millisecond), "limit", limit)...)
 	c.fatal(ErrKeepAlive)
+}
+
+// lastSeen returns when the controller's last command arrived. Called with mu held.
+func (c *controller) lastSeen() time.Duration {
+	seen := c.admin.lastSeen()
+	for _, q := range c.queues {
+		seen = max(seen, q.lastSeen())
+	}
+	return time.Duration(seen)
+}
+
+// silent reports whether the host has sent nothing for half the timeout. A living one sends something that often, and
+// one that was cut off doesn't give its connections up before that, unless it learns of the loss in another way.
+func (c *controller) silent() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.kato > 0 && time.Duration(c.t.Now())-c.lastSeen() >= c.kato/2
+}
+
+// postponed reports whether step is postponed until the host is heard of again, or its connection has ended. A command
+// that has waited needs that: if the network was cut meanwhile, the host may have sent it again by another path, and
+// then written something else to the same blocks, which it would undo.
+func (r *Request) postponed(step func(*Request)) bool {
+	e := &r.engine
+	if !e.q.ctrl.silent() {
+		return false
+	}
+	e.turn = false
+	time.AfterFunc(firstLook, func() { step(r) })
+	return true
 }
 
 // keepAliveRest returns how long the host still has, if it has been silent for silent and the timer ran late by late; 0

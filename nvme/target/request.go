@@ -194,6 +194,9 @@ func (r *Request) Resume() {
 		r.giveUp(nvme.StatusAbortSQDeleted)
 		return
 	}
+	if e.q.qid != 0 && r.postponed((*Request).Resume) {
+		return
+	}
 	if e.q.conn.Alloc(r, e.length) {
 		r.leave(StageMemory)
 		e.step(r)
