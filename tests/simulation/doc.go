@@ -34,6 +34,8 @@
 // nothing back for that long (TCP does while it is cut, but a host that gives up a connection takes that back), and
 // most worlds have volumes that execute requests in order. In the others each host has one path, through a good
 // network: there the target knows what was lost, and keeps a host's new commands away from those that it left behind.
+// Only there could anybody tell whether Preempt and Abort waits for the commands that it aborts, so there hosts are
+// preempted while they write.
 //
 // # Repeating a run
 //

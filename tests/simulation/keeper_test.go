@@ -98,6 +98,9 @@ func (k *keeper) change() {
 		}
 	default:
 		action := []nvme.ResvAction{nvme.ResvPreempt, nvme.ResvPreemptAndAbort}[k.rng.IntN(2)]
+		if k.w.unordered && action == nvme.ResvPreemptAndAbort {
+			defer k.clash(holder, i)()
+		}
 		if err = ns.ReservationAcquire(ctx, action, k.typ, nvme.ResvKeys{Current: key(i), Other: key(holder)}); err == nil {
 			delete(k.registered, holder)
 			k.holder = i
@@ -114,6 +117,32 @@ func (k *keeper) change() {
 		return
 	}
 	k.note(old)
+}
+
+// clash has the host that is about to be preempted write to every block of the disk, which is slow, and the one that has
+// preempted it do the same at once when then is called, while the disk is fast: what the first had sent is over, or it
+// is found later. The disk executes requests in any order; otherwise nobody could tell.
+func (k *keeper) clash(old, now int) (then func()) {
+	d := k.w.disks[keptDisk]
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	begin := func(host int) (done chan struct{}) {
+		done = make(chan struct{})
+		c := &client{m: k.w.hosts[host], rng: rand.New(rand.NewPCG(k.rng.Uint64(), 0)), buf: make([]byte, 1<<17)}
+		go func() {
+			_ = c.write(ctx, rang{keptDisk, 0, d.blocks}, k.w.stamp()) // its path may be lost
+			close(done)
+		}()
+		return done
+	}
+	d.faults.set(time.Second, 0)
+	first := begin(old)
+	time.Sleep(time.Millisecond) // until the disk has it
+	return func() {
+		d.faults.set(0, 0)
+		<-begin(now)
+		<-first
+		cancel()
+	}
 }
 
 // find asks a host who may do what. Whatever commands were lost are over: packets don't live that long.
