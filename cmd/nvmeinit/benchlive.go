@@ -10,6 +10,7 @@ import (
 
 	"github.com/nvme-anywhere/nvmeof/internal/cli"
 	"github.com/nvme-anywhere/nvmeof/internal/loadgen"
+	"github.com/nvme-anywhere/nvmeof/internal/report"
 	"github.com/nvme-anywhere/nvmeof/nvme/multipath"
 )
 
@@ -70,24 +71,10 @@ func liveText(p *loadgen.Progress) string {
 	s := &p.Last
 	parts = append(parts, strings.TrimSpace(humanize.SIWithDigits(s.IOPS(), 1, ""))+" IOPS", humanize.IBytes(uint64(s.Bandwidth()))+"/s")
 	if s.P99 > 0 {
-		parts = append(parts, "p50 "+shortTime(s.P50), "p99 "+shortTime(s.P99))
+		parts = append(parts, "p50 "+report.TimeText(float64(s.P50)), "p99 "+report.TimeText(float64(s.P99)))
 	}
 	if !p.Ramping && p.Left >= 0 {
 		parts = append(parts, "ETA "+p.Left.Round(time.Second).String())
 	}
 	return strings.Join(parts, "  ")
-}
-
-// shortTime formats a latency in nanoseconds for people: three digits and a unit.
-func shortTime(ns int64) string {
-	d := float64(ns)
-	for _, u := range []struct {
-		name string
-		ns   float64
-	}{{"s", 1e9}, {"ms", 1e6}, {"µs", 1e3}} {
-		if d >= u.ns {
-			return fmt.Sprintf("%.3g %s", d/u.ns, u.name)
-		}
-	}
-	return fmt.Sprintf("%d ns", ns)
 }

@@ -48,6 +48,14 @@ func TestLiveNarrow(t *testing.T) {
 	}
 }
 
+// TestLiveLatency: a latency just below a unit is shown in that unit, as on the page of the results.
+func TestLiveLatency(t *testing.T) {
+	text := liveText(&loadgen.Progress{Last: loadgen.Sample{P50: 12_345, P99: 999_700}})
+	if !strings.Contains(text, "p50 12.3 µs  p99 1 ms") {
+		t.Errorf("it shows %q", text)
+	}
+}
+
 // TestProgressNarrow: the line of a copy doesn't reach the last column of a terminal, which would start a new line
 // at each update.
 func TestProgressNarrow(t *testing.T) {

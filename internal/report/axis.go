@@ -78,7 +78,7 @@ func logTime(label string, low, high float64) axis {
 	}
 	values = values[first : last+1]
 	from, to := math.Log(values[0]), math.Log(values[len(values)-1])
-	a := axis{label: label, text: timeText, at: func(v float64) float64 { return (math.Log(max(v, 1)) - from) / (to - from) }}
+	a := axis{label: label, text: TimeText, at: func(v float64) float64 { return (math.Log(max(v, 1)) - from) / (to - from) }}
 	for _, v := range values {
 		a.ticks = append(a.ticks, tick{v, roundedTime(v, 1)})
 	}

@@ -36,11 +36,11 @@ type Metric struct {
 var Metrics = []Metric{
 	{"IOPS", "1/s", func(f Figures) float64 { return f.IOPS }, countText, false},
 	{"bandwidth", "B/s", func(f Figures) float64 { return f.Bandwidth }, bandwidthText, false},
-	{"latency mean", "ns", func(f Figures) float64 { return f.Mean }, timeText, true},
-	{"latency p50", "ns", func(f Figures) float64 { return f.P50 }, timeText, true},
-	{"latency p99", "ns", func(f Figures) float64 { return f.P99 }, timeText, true},
-	{"latency p99.9", "ns", func(f Figures) float64 { return f.P999 }, timeText, true},
-	{"processor an I/O", "ns", func(f Figures) float64 { return f.CPU }, timeText, true},
+	{"latency mean", "ns", func(f Figures) float64 { return f.Mean }, TimeText, true},
+	{"latency p50", "ns", func(f Figures) float64 { return f.P50 }, TimeText, true},
+	{"latency p99", "ns", func(f Figures) float64 { return f.P99 }, TimeText, true},
+	{"latency p99.9", "ns", func(f Figures) float64 { return f.P999 }, TimeText, true},
+	{"processor an I/O", "ns", func(f Figures) float64 { return f.CPU }, TimeText, true},
 }
 
 // Work is one load that ran over each of several paths.

@@ -14,8 +14,8 @@ func countText(v float64) string { return humanize.Comma(int64(v + 0.5)) }
 // bandwidthText formats bytes per second: 446 MiB/s.
 func bandwidthText(v float64) string { return humanize.IBytes(uint64(v)) + "/s" }
 
-// timeText formats a number of nanoseconds with three digits: 1.25 ms.
-func timeText(ns float64) string { return roundedTime(ns, 3) }
+// TimeText formats a number of nanoseconds with three digits: 1.25 ms.
+func TimeText(ns float64) string { return roundedTime(ns, 3) }
 
 // roundedTime formats a number of nanoseconds with that many digits.
 func roundedTime(ns float64, digits int) string {

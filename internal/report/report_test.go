@@ -214,7 +214,7 @@ func TestFormat(t *testing.T) {
 	for ns, want := range map[float64]string{
 		0: "0 ns", 740: "740 ns", 1000: "1 µs", 9999: "10 µs", 12_345: "12.3 µs", 999_900: "1 ms", 1.5e6: "1.5 ms", 2e9: "2 s",
 	} {
-		if got := timeText(ns); got != want {
+		if got := TimeText(ns); got != want {
 			t.Errorf("%v ns is %q, want %q", ns, got, want)
 		}
 	}
