@@ -17,11 +17,7 @@ import (
 func TestCancelWhileClosing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFakeTarget()
-		c := connect(t, f)
-		n, err := c.Namespace(t.Context(), 1)
-		if err != nil {
-			t.Fatal(err)
-		}
+		c, n := connectNamespace(t, f)
 		began := time.Now()
 		f.setHook(func(_ *fakeQueue, r *Request, _ *nvme.Completion) verdict {
 			switch {
@@ -246,11 +242,7 @@ func TestOvertakenByClose(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			f := newFakeTarget()
-			c := connect(t, f)
-			n, err := c.Namespace(t.Context(), 1)
-			if err != nil {
-				t.Fatal(err)
-			}
+			c, n := connectNamespace(t, f)
 			var read nvme.Completion
 			f.setHook(func(_ *fakeQueue, r *Request, cqe *nvme.Completion) verdict {
 				switch {

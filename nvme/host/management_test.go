@@ -13,12 +13,8 @@ func TestManagementUnsupported(t *testing.T) {
 	f.identity.OACS &^= nvme.OACSNSManagement | nvme.OACSFormat
 	f.identity.SANICAP = nvme.SANICAPUnmodified // which is no action
 	f.identity.ONCS &^= nvme.ONCSReservations
-	c := connect(t, f)
+	c, n := connectNamespace(t, f)
 	defer closeController(t, c)
-	n, err := c.Namespace(t.Context(), 1)
-	if err != nil {
-		t.Fatal(err)
-	}
 	_, create := c.CreateNamespace(t.Context(), &nvme.NamespaceSpec{NSZE: 1, NCAP: 1})
 	for name, err := range map[string]error{
 		"create": create, "delete": c.DeleteNamespace(t.Context(), 1),

@@ -84,11 +84,7 @@ func TestOldDescriptors(t *testing.T) {
 	for version, lists := range map[nvme.Version]int{nvme.Version1_2_1: 0, nvme.Version1_3: 1} {
 		f := newFakeTarget()
 		f.identity.VER = version
-		c := connect(t, f)
-		n, err := c.Namespace(t.Context(), 1)
-		if err != nil {
-			t.Fatal(err)
-		}
+		c, n := connectNamespace(t, f)
 		if n.Descriptors.NGUID != n.Identity.NGUID || n.Identity.NGUID == [16]byte{} || f.commands("Identify (CNS 03h)") != lists {
 			t.Errorf("version %v: NGUID %x, of Identify Namespace %x, %d lists", version, n.Descriptors.NGUID, n.Identity.NGUID, f.commands("Identify (CNS 03h)"))
 		}
