@@ -45,10 +45,7 @@ func TestFsync(t *testing.T) {
 				d := &fakeDevice{seen: l.note, delay: time.Millisecond, data: make([]byte, fakeSize)}
 				s := spec("write")
 				c.change(&s)
-				res, err := runOne(d, s)
-				if err != nil {
-					t.Fatal(err)
-				}
+				res := mustRun(t, d, s)
 				writes, syncs := 0, 0
 				for _, op := range l.ops {
 					switch op {
@@ -82,10 +79,7 @@ func TestSync(t *testing.T) {
 		l := &opLog{}
 		s := spec("randrw")
 		s.Sync = true
-		res, err := runOne(&fakeDevice{seen: l.note}, s)
-		if err != nil {
-			t.Fatal(err)
-		}
+		res := mustRun(t, &fakeDevice{seen: l.note}, s)
 		if n := int(res.Ops[Write].IOs); l.fua != n || n == 0 || res.Ops[Read].IOs == 0 {
 			t.Errorf("%d of %d writes are durable", l.fua, n)
 		}

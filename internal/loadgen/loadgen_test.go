@@ -55,6 +55,16 @@ func runOne(d *fakeDevice, s Spec) (*JobResult, error) {
 	return &g, err
 }
 
+// mustRun is runOne for what must not fail.
+func mustRun(t *testing.T, d *fakeDevice, s Spec) *JobResult {
+	t.Helper()
+	res, err := runOne(d, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return res
+}
+
 // Without a runtime a job moves its size: sequential or random, every block once.
 func TestOnceThrough(t *testing.T) { synctest.Test(t, testOnceThrough) }
 
@@ -62,10 +72,7 @@ func testOnceThrough(t *testing.T) {
 	for _, rw := range []string{"read", "randread"} {
 		var offsets [fakeSize / 4096]atomic.Int32
 		d := &fakeDevice{seen: func(io *IO) { offsets[io.Offset/4096].Add(1) }}
-		res, err := runOne(d, spec(rw))
-		if err != nil {
-			t.Fatal(err)
-		}
+		res := mustRun(t, d, spec(rw))
 		for i := range offsets {
 			if n := offsets[i].Load(); n != 1 {
 				t.Fatalf("%s: block %d was read %d times, want once", rw, i, n)
@@ -102,10 +109,7 @@ func testRuntimeAndSize(t *testing.T) {
 		s := spec("read")
 		c.change(&s)
 		const delay = 10 * time.Microsecond
-		res, err := runOne(&fakeDevice{delay: delay}, s)
-		if err != nil {
-			t.Fatal(err)
-		}
+		res := mustRun(t, &fakeDevice{delay: delay}, s)
 		switch loops := res.Ops[Read].Bytes > fakeSize; {
 		case loops != c.loops:
 			t.Errorf("%+v: %d bytes of %d", s, res.Ops[Read].Bytes, fakeSize)
@@ -161,9 +165,7 @@ func TestOffsetPercent(t *testing.T) {
 	for _, rw := range []string{"read", "randread"} {
 		s := spec(rw)
 		s.OffsetPercent, s.SizePercent = 50, 25
-		if _, err := runOne(d, s); err != nil {
-			t.Fatal(err)
-		}
+		mustRun(t, d, s)
 	}
 	if reads.Load() != 2*fakeSize/4/4096 || outside.Load() != 0 {
 		t.Errorf("%d reads, %d outside", reads.Load(), outside.Load())
@@ -176,10 +178,7 @@ func testDepthIsKept(t *testing.T) {
 	d := &fakeDevice{delay: time.Millisecond}
 	s := spec("randread")
 	s.NumJobs, s.Runtime = 2, 30*time.Millisecond
-	res, err := runOne(d, s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	res := mustRun(t, d, s)
 	if got := d.deepest.Load(); got != 16 {
 		t.Errorf("at most %d outstanding, want iodepth × numjobs = 16", got)
 	}
@@ -199,10 +198,7 @@ func testMixAndRange(t *testing.T) {
 	}}
 	s := spec("randrw")
 	s.Offset, s.Size, s.Runtime, s.TimeBased = 8192, 65536, 50*time.Millisecond, true
-	res, err := runOne(d, s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	res := mustRun(t, d, s)
 	if bad.Load() != 0 {
 		t.Errorf("%d operations outside offset and size", bad.Load())
 	}
@@ -230,9 +226,7 @@ func testSplit(t *testing.T) {
 		s := spec(rw)
 		s.BS[Read], s.BS[Write] = Split{{Bytes: 4096, Percent: 75}, {Bytes: 16384, Percent: 25}}, Fixed(65536)
 		s.Runtime, s.RWMixRead = 100*time.Millisecond, 50
-		if _, err := runOne(d, s); err != nil {
-			t.Fatal(err)
-		}
+		mustRun(t, d, s)
 	}
 	small, large := float64(sizes[Read][4096]), float64(sizes[Read][16384])
 	if share := small / (small + large); share < 0.74 || share > 0.76 || len(sizes[Read]) != 2 {
@@ -341,9 +335,7 @@ func testRefill(t *testing.T, rw string, refill bool) {
 			blocks[[fakeBlock]byte(b)] = true
 		}
 	}}
-	if _, err := runOne(d, s); err != nil {
-		t.Fatal(err)
-	}
+	mustRun(t, d, s)
 	per := 4096 / fakeBlock
 	if want := writes * per; writes < 20 || refill && len(blocks) != want || !refill && len(blocks) != s.IODepth*per {
 		t.Errorf("%d writes have %d different blocks", writes, len(blocks))
@@ -393,10 +385,7 @@ func testStallAtTheEnd(t *testing.T) {
 	time.AfterFunc(stall, func() { close(d.gate) })
 	s := spec("randread")
 	s.Runtime = runtime
-	res, err := runOne(d, s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	res := mustRun(t, d, s)
 	m := &res.Ops[Read]
 	if worst := time.Duration(m.Latency.Max()); m.IOs != 88 || worst != stall-10*time.Millisecond {
 		t.Errorf("%d operations, the longest took %v; want 88, and %v of the last 8", m.IOs, worst, stall-10*time.Millisecond)

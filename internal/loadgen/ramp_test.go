@@ -33,10 +33,7 @@ func TestRampAndAmount(t *testing.T) {
 					if rate > 0 {
 						d.delay = each / 2
 					}
-					res, err := runOne(d, s)
-					if err != nil {
-						t.Fatal(err)
-					}
+					res := mustRun(t, d, s)
 					near := func(what string, got, want int64) {
 						if got < want-1 || got > want+1 {
 							t.Errorf("%s: %d, want %d", what, got, want)
@@ -66,10 +63,7 @@ func TestDepthsAfterRamp(t *testing.T) {
 		s.RampTime, s.Runtime, s.RateIOPS[Read] = time.Second, time.Second, 100
 		d := &fakeDevice{delay: time.Millisecond, gate: make(chan struct{})}
 		time.AfterFunc(s.RampTime/2, func() { close(d.gate) })
-		res, err := runOne(d, s)
-		if err != nil {
-			t.Fatal(err)
-		}
+		res := mustRun(t, d, s)
 		if n := res.Ops[Read].IOs; res.Depths[0] < n-1 || res.Depths[0] > n+1 || res.Depths[1]+res.Depths[2] != 0 {
 			t.Errorf("%d operations at depth 1, and %v at greater ones", n, res.Depths)
 		}

@@ -64,10 +64,7 @@ func testOneRate(t *testing.T) {
 		s := spec("randrw")
 		s.IODepth, s.Runtime, s.RateIOPS[rated], s.Verify = 4, time.Second, 100, true
 		d := &fakeDevice{delay: time.Millisecond, data: make([]byte, fakeSize)}
-		res, err := runOne(d, s)
-		if err != nil {
-			t.Fatal(err)
-		}
+		res := mustRun(t, d, s)
 		if n := res.Ops[rated].IOs; n < 99 || n > 101 {
 			t.Errorf("%v: %d a second, want 100", rated, n)
 		}
@@ -104,10 +101,7 @@ func testRatesOfMixOfOne(t *testing.T) {
 		if s.Paced() != c.paced {
 			t.Errorf("rwmixread=%d at rates of %v: paced %v", c.reads, c.rates, s.Paced())
 		}
-		res, err := runOne(&fakeDevice{}, s)
-		if err != nil {
-			t.Fatal(err)
-		}
+		res := mustRun(t, &fakeDevice{}, s)
 		for op, want := range c.want {
 			if n := res.Ops[op].IOs; n != want {
 				t.Errorf("rwmixread=%d at rates of %v: %v: %d operations, want %d", c.reads, c.rates, Op(op), n, want)
@@ -175,10 +169,7 @@ func testNoCoordinatedOmission(t *testing.T, change func(*Spec)) {
 	s := spec("randread")
 	s.IODepth, s.RateIOPS, s.Runtime = 2, [ops]int{Read: 2000, Write: 2000}, 400*time.Millisecond
 	change(&s)
-	res, err := runOne(&fakeDevice{gate: open, data: make([]byte, fakeSize)}, s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	res := mustRun(t, &fakeDevice{gate: open, data: make([]byte, fakeSize)}, s)
 	m := res.Total()
 	if m.IOs < 800 || m.IOs > 801 { // the one at the end may be due or not
 		t.Errorf("%d operations of 800 that were due", m.IOs)
@@ -200,10 +191,7 @@ func testUnstarted(t *testing.T) {
 	d := &fakeDevice{delay: 10 * time.Millisecond}
 	s := spec("randread")
 	s.IODepth, s.RateIOPS[Read], s.Runtime = 1, 10_000, 100*time.Millisecond
-	res, err := runOne(d, s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	res := mustRun(t, d, s)
 	// The eleventh may or may not begin as the time ends.
 	if done := res.Ops[Read].IOs; done < 10 || done > 11 || done+res.Unstarted < 1000 || done+res.Unstarted > 1001 {
 		t.Errorf("%d done and %d not started of 1000 due", done, res.Unstarted)
@@ -295,10 +283,7 @@ func testUnstartedVerified(t *testing.T) {
 		d := &fakeDevice{delay: 10 * time.Millisecond, data: make([]byte, fakeSize)}
 		s := verifySpec("randrw")
 		s.IODepth, s.Runtime, s.RateIOPS = 2, time.Second, rate
-		res, err := runOne(d, s)
-		if err != nil {
-			t.Fatal(err)
-		}
+		res := mustRun(t, d, s)
 		// The device does 200 per second.
 		if res.Unstarted < 1750 || res.Unstarted > 1850 || res.Verified == 0 {
 			t.Errorf("rates %v: %d had not begun, %d bytes verified", rate, res.Unstarted, res.Verified)

@@ -137,10 +137,7 @@ func TestStartDelay(t *testing.T) {
 				s := spec("read")
 				s.IODepth, s.Delay, s.RampTime, s.Runtime, s.RateIOPS[Read] = 1, 3*time.Second, 2*time.Second, time.Second, rate
 				const delay = 10 * time.Millisecond
-				res, err := runOne(&fakeDevice{delay: delay, seen: func(*IO) { when.note(began) }}, s)
-				if err != nil {
-					t.Fatal(err)
-				}
+				res := mustRun(t, &fakeDevice{delay: delay, seen: func(*IO) { when.note(began) }}, s)
 				if first := when.at[0]; first < s.Delay || first > s.Delay+delay {
 					t.Errorf("the first operation began after %v", first)
 				}

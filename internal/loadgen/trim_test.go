@@ -32,10 +32,7 @@ func testTrim(t *testing.T) {
 		}
 		s := spec(rw)
 		s.BS[Trim] = Fixed(65536)
-		res, err := runOne(d, s)
-		if err != nil {
-			t.Fatal(err)
-		}
+		res := mustRun(t, d, s)
 		if n := d.lent.Load(); n != 0 {
 			t.Errorf("%s: %d buffers are left after the job", rw, n)
 		}

@@ -128,9 +128,7 @@ func TestVerifyLater(t *testing.T) { synctest.Test(t, testVerifyLater) }
 
 func testVerifyLater(t *testing.T) {
 	d := &fakeDevice{data: make([]byte, fakeSize)}
-	if _, err := runOne(d, verifySpec("randwrite")); err != nil {
-		t.Fatal(err)
-	}
+	mustRun(t, d, verifySpec("randwrite"))
 	for _, bs := range []int{4096, 65536} {
 		s := verifySpec("read")
 		s.BS[Read] = Fixed(bs)
@@ -204,9 +202,7 @@ func testVerifyFinds(t *testing.T) {
 		}, "no stamp"},
 	} {
 		d := &fakeDevice{data: make([]byte, fakeSize)}
-		if _, err := runOne(d, verifySpec("write")); err != nil {
-			t.Fatal(err)
-		}
+		mustRun(t, d, verifySpec("write"))
 		d.seen = func(io *IO) { c.lie(d, io) }
 		res, err := runOne(d, verifySpec("write"))
 		var ve *VerifyError
@@ -273,10 +269,7 @@ func TestVerifyReadsBack(t *testing.T) {
 						t.Errorf("%d bytes are read back at %d", io.Length, io.Offset)
 					}
 				}}
-				res, err := runOne(d, s)
-				if err != nil {
-					t.Fatal(err)
-				}
+				res := mustRun(t, d, s)
 				want := fakeSize - s.Offset
 				if s.NumberIOs > 0 {
 					want = s.NumberIOs * 4096
