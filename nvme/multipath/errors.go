@@ -22,8 +22,7 @@ var (
 )
 
 // NoPathError is the Err of a request that no path could take in time, and the error of a call that needs a live path
-// when there is none. It matches ErrNoPath,
-// nvme.StatusHostPathError and the errors of the paths.
+// when there is none. It matches ErrNoPath, nvme.StatusHostPathError and the errors of the paths.
 type NoPathError struct {
 	SubNQN string
 	NSID   uint32        // 0 if it isn't about one namespace
