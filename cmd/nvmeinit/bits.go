@@ -39,6 +39,23 @@ func parts(table []part, v uint64) []field {
 	return fs
 }
 
+// bitName is what a bit is called.
+type bitName[T ~uint32 | ~uint64] struct {
+	bit  T
+	name string
+}
+
+// setBits returns the names of those bits that are set in v.
+func setBits[T ~uint32 | ~uint64](v T, names []bitName[T]) []string {
+	var set []string
+	for _, n := range names {
+		if v&n.bit != 0 {
+			set = append(set, n.name)
+		}
+	}
+	return set
+}
+
 // addDecode defines -H, for commands that show bit fields.
 func (f *connFlags) addDecode(c *cobra.Command) {
 	c.Flags().BoolVarP(&f.decode, "human-readable", "H", false, "decode bit fields, except in JSON")

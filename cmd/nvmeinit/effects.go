@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strings"
@@ -43,19 +44,8 @@ func printEffects(w io.Writer, format cli.Format, log *nvme.EffectsLog) error {
 
 // effectNames are the specification's.
 func effectNames(e nvme.Effects) string {
-	var names []string
-	for _, x := range []struct {
-		bit  nvme.Effects
-		name string
-	}{
+	names := setBits(e, []bitName[nvme.Effects]{
 		{nvme.EffectContentChange, "LBCC"}, {nvme.EffectCapacityChange, "NCC"}, {nvme.EffectInventoryChange, "NIC"}, {nvme.EffectCapability, "CCC"},
-	} {
-		if e&x.bit != 0 {
-			names = append(names, x.name)
-		}
-	}
-	if names == nil {
-		return "-"
-	}
-	return strings.Join(names, " ")
+	})
+	return cmp.Or(strings.Join(names, " "), "-")
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/hex"
 	"errors"
@@ -188,19 +189,10 @@ func printEach(w io.Writer, features object) error {
 
 // capabilities lists what can be done with a feature.
 func capabilities(v uint32) string {
-	var can []string
-	for _, x := range []struct {
-		bit  uint32
-		name string
-	}{{nvme.FeatureSaveable, "saveable"}, {nvme.FeatureNamespace, "per-namespace"}, {nvme.FeatureChangeable, "changeable"}} {
-		if v&x.bit != 0 {
-			can = append(can, x.name)
-		}
-	}
-	if can == nil {
-		return "fixed"
-	}
-	return strings.Join(can, ", ")
+	can := setBits(v, []bitName[uint32]{
+		{nvme.FeatureSaveable, "saveable"}, {nvme.FeatureNamespace, "per-namespace"}, {nvme.FeatureChangeable, "changeable"},
+	})
+	return cmp.Or(strings.Join(can, ", "), "fixed")
 }
 
 // featureMeaning explains the value of the features that people look at; it returns "" for others.

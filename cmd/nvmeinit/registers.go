@@ -60,18 +60,11 @@ func propertyField(p nvme.Property, v uint64) field {
 
 func capabilityMeaning(c nvme.CAP) string {
 	means := []string{fmt.Sprintf("queues of up to %d entries", c.MQES()), fmt.Sprintf("ready within %v", c.Timeout())}
-	for _, x := range []struct {
-		bit  nvme.CAP
-		name string
-	}{
+	can := setBits(c, []bitName[nvme.CAP]{
 		{nvme.CAPNSSRS, "NVM subsystem reset"}, {nvme.CAPNVM, "NVM command set"}, {nvme.CAPIOCS, "I/O command sets"},
 		{nvme.CAPNoIO, "no I/O command set"}, {nvme.CAPCRWMS, "CRTO"},
-	} {
-		if c&x.bit != 0 {
-			means = append(means, x.name)
-		}
-	}
-	return strings.Join(means, ", ")
+	})
+	return strings.Join(append(means, can...), ", ")
 }
 
 func configurationMeaning(c nvme.CC) string {
