@@ -96,6 +96,34 @@ func (r *rig) connect(t testing.TB, change func(*host.Config)) *host.Controller 
 	return c
 }
 
+func listen(t testing.TB, cm verbs.ConnectionManager, addr netip.AddrPort, tgt *target.Target, cfg rdma.TargetConfig) *rdma.Listener {
+	t.Helper()
+	l, err := rdma.ListenTarget(cm, addr, tgt, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func newTransport(t testing.TB, cm verbs.ConnectionManager, cfg rdma.HostConfig) *rdma.Transport {
+	t.Helper()
+	tr, err := rdma.NewTransport(cm, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tr
+}
+
+// namespace opens a namespace.
+func namespace(t testing.TB, c *host.Controller, nsid uint32) *host.Namespace {
+	t.Helper()
+	ns, err := c.Namespace(t.Context(), nsid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ns
+}
+
 func memory(t testing.TB, size int64) blockdev.Volume {
 	t.Helper()
 	v, err := blockdev.NewMemory(blockdev.Options{Size: size, BlockSize: 512})
@@ -113,10 +141,7 @@ func TestTransferSizes(t *testing.T) {
 			r := newRig(t, rdma.TargetConfig{InCapsule: inCapsule}, memory(t, 16<<20))
 			c := r.connect(t, nil)
 			defer c.Close()
-			ns, err := c.Namespace(t.Context(), 1)
-			if err != nil {
-				t.Fatal(err)
-			}
+			ns := namespace(t, c, 1)
 			registered, err := c.Alloc(2 << 20)
 			if err != nil {
 				t.Fatal(err)
@@ -151,10 +176,7 @@ func TestMemoryShortage(t *testing.T) {
 	r := newRig(t, rdma.TargetConfig{Memory: 4 << 20, InCapsule: -1, MaxTransfer: 1 << 20}, v)
 	c := r.connect(t, nil)
 	defer c.Close()
-	ns, err := c.Namespace(t.Context(), 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ns := namespace(t, c, 1)
 	var wg sync.WaitGroup
 	for i := range 16 {
 		wg.Go(func() {
@@ -269,17 +291,11 @@ func (q receivesQP) PostRecv(wrs []verbs.RecvWR) (int, error) {
 func TestReceivesAsNeeded(t *testing.T) {
 	r := newRig(t, rdma.TargetConfig{}, memory(t, 1<<20))
 	cm := &receivesCM{ConnectionManager: r.hostNIC}
-	tr, err := rdma.NewTransport(cm, rdma.HostConfig{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	tr := newTransport(t, cm, rdma.HostConfig{})
 	defer tr.Close()
 	c := r.connect(t, func(cfg *host.Config) { cfg.Transport, cfg.Queues = tr, 1 })
 	defer c.Close()
-	ns, err := c.Namespace(t.Context(), 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ns := namespace(t, c, 1)
 	buf := make([]byte, 512)
 	for i := range int64(100) {
 		if _, err := ns.ReadAt(t.Context(), buf, 0); err != nil {

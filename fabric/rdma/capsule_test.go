@@ -159,10 +159,7 @@ func TestLongDataOnLoopback(t *testing.T) {
 	r := newRig(t, rdma.TargetConfig{}, memory(t, 4<<20))
 	c := r.connect(t, nil)
 	defer c.Close()
-	ns, err := c.Namespace(t.Context(), 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ns := namespace(t, c, 1)
 	const size, times = 128 << 10, 16
 	datagrams := func(nic *softrnic.RNIC) uint64 {
 		s, _ := nic.SocketStats()
@@ -220,12 +217,8 @@ func newCapsuleRig(t *testing.T, options func(*roce.Device) uint32, mtu verbs.MT
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r.listener, err = rdma.ListenTarget(r.tn, simNVMe, r.target, rdma.TargetConfig{Memory: 8 << 20}); err != nil {
-		t.Fatal(err)
-	}
-	if r.tr, err = rdma.NewTransport(r.hn, rdma.HostConfig{}); err != nil {
-		t.Fatal(err)
-	}
+	r.listener = listen(t, r.tn, simNVMe, r.target, rdma.TargetConfig{Memory: 8 << 20})
+	r.tr = newTransport(t, r.hn, rdma.HostConfig{})
 	r.ctrl, err = host.Connect(t.Context(), host.Config{
 		Transport: r.tr, Remote: simNVMe, SubNQN: testNQN, Queues: 1, QueueSize: 32, KATO: time.Hour,
 	})

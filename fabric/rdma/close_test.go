@@ -84,10 +84,7 @@ func TestAcceptTooLate(t *testing.T) {
 	r := newRig(t, rdma.TargetConfig{}, memory(t, 1<<20))
 	addr := netip.AddrPortFrom(r.addr.Addr(), 4421)
 	var text bytes.Buffer
-	l, err := rdma.ListenTarget(goneCM{r.targetNIC}, addr, r.target, rdma.TargetConfig{Log: slog.New(slog.NewTextHandler(&text, nil))})
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := listen(t, goneCM{r.targetNIC}, addr, r.target, rdma.TargetConfig{Log: slog.New(slog.NewTextHandler(&text, nil))})
 	if _, err := host.Connect(t.Context(), host.Config{Transport: r.transport, Remote: addr, SubNQN: testNQN}); err == nil {
 		t.Error("it is connected")
 	}
@@ -141,10 +138,7 @@ func TestListenerClosedMeanwhile(t *testing.T) {
 		}
 		tn, hn := newSimNIC(t, n, simTarget), newSimNIC(t, n, simHost)
 		cm := &slowCM{ConnectionManager: tn, release: make(chan struct{})}
-		l, err := rdma.ListenTarget(cm, simNVMe, tgt, rdma.TargetConfig{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := listen(t, cm, simNVMe, tgt, rdma.TargetConfig{})
 		p := &fuzzPeer{t: t}
 		answer := make(chan verbs.CMEvent, 1)
 		go func() { answer <- p.request(hn, []byte{0, 0, 1, 0, 32, 0, 31, 0, 31: 0}) }()
@@ -195,10 +189,7 @@ func TestStop(t *testing.T) {
 	v := hangingVolume{memory(t, 1<<20), make(chan *blockdev.Request, 1)}
 	r := newRig(t, rdma.TargetConfig{}, v)
 	c := r.connect(t, nil)
-	n, err := c.Namespace(t.Context(), 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	n := namespace(t, c, 1)
 	read := make(chan error, 1)
 	go func() {
 		_, err := n.ReadAt(t.Context(), make([]byte, 4096), 0)
@@ -251,10 +242,7 @@ func TestTransportClosed(t *testing.T) {
 func TestTransportClosedMeanwhile(t *testing.T) {
 	r := newRig(t, rdma.TargetConfig{}, memory(t, 1<<20))
 	for range 40 {
-		tr, err := rdma.NewTransport(r.hostNIC, rdma.HostConfig{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		tr := newTransport(t, r.hostNIC, rdma.HostConfig{})
 		var connecting sync.WaitGroup
 		connecting.Go(func() {
 			c, err := host.Connect(context.Background(), host.Config{Transport: tr, Remote: r.addr, SubNQN: testNQN, Queues: 4})
@@ -277,10 +265,7 @@ func TestTransportClosedMeanwhile(t *testing.T) {
 func TestDeviceRemoval(t *testing.T) {
 	r := newRig(t, rdma.TargetConfig{}, memory(t, 1<<20))
 	c := r.connect(t, nil)
-	ns, err := c.Namespace(t.Context(), 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ns := namespace(t, c, 1)
 	if err := r.hostNIC.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -292,7 +277,7 @@ func TestDeviceRemoval(t *testing.T) {
 		}
 	}
 	expect("the controller", c.Err())
-	_, err = ns.ReadAt(t.Context(), make([]byte, 512), 0)
+	_, err := ns.ReadAt(t.Context(), make([]byte, 512), 0)
 	expect("a read", err)
 	_, err = host.Connect(t.Context(), host.Config{Transport: r.transport, Remote: r.addr, SubNQN: testNQN})
 	expect("a new connection", err)
@@ -306,10 +291,7 @@ func TestDeviceRemoval(t *testing.T) {
 func TestOneOfTwoDevicesRemoved(t *testing.T) {
 	r := newRig(t, rdma.TargetConfig{}, memory(t, 32<<20))
 	cm := struct{ verbs.ConnectionManager }{r.hostNIC} // of the next connection
-	tr, err := rdma.NewTransport(&cm, rdma.HostConfig{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	tr := newTransport(t, &cm, rdma.HostConfig{})
 	defer tr.Close()
 	r.transport = tr
 	removed := r.connect(t, nil)
@@ -323,10 +305,7 @@ func TestOneOfTwoDevicesRemoved(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-removed.Done()
-	ns, err := c.Namespace(t.Context(), 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ns := namespace(t, c, 1)
 	data, err := c.Alloc(16 << 20)
 	if err != nil {
 		t.Fatal(err)
@@ -381,10 +360,7 @@ func TestListenerDeviceRemoval(t *testing.T) {
 	r := newRig(t, rdma.TargetConfig{}, memory(t, 1<<20))
 	var log bytes.Buffer
 	cm := &removedCM{ConnectionManager: r.targetNIC}
-	l, err := rdma.ListenTarget(cm, netip.AddrPortFrom(r.addr.Addr(), 4421), r.target, rdma.TargetConfig{Log: slog.New(slog.NewTextHandler(&log, nil))})
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := listen(t, cm, netip.AddrPortFrom(r.addr.Addr(), 4421), r.target, rdma.TargetConfig{Log: slog.New(slog.NewTextHandler(&log, nil))})
 	if err := r.targetNIC.Manager.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -440,12 +416,9 @@ func TestRefusedByOneThatStops(t *testing.T) {
 	for port, late := range map[uint16]bool{4421: false, 4422: true} {
 		addr := netip.AddrPortFrom(r.addr.Addr(), port)
 		cm := &stoppingCM{ConnectionManager: r.targetNIC, late: late}
-		l, err := rdma.ListenTarget(cm, addr, r.target, rdma.TargetConfig{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := listen(t, cm, addr, r.target, rdma.TargetConfig{})
 		cm.listener.Store(l)
-		_, err = r.transport.Dial(t.Context(), host.QueueAttr{Remote: addr, Size: 32, Sink: noSink{}})
+		_, err := r.transport.Dial(t.Context(), host.QueueAttr{Remote: addr, Size: 32, Sink: noSink{}})
 		var reject *rdma.RejectError
 		if !errors.As(err, &reject) || reject.Status != rdma.RejectNoResources {
 			t.Errorf("late %v: %v, want status %q", late, err, rdma.RejectNoResources)
@@ -508,10 +481,7 @@ func TestNothingAfterDisconnect(t *testing.T) {
 	r := newRig(t, rdma.TargetConfig{}, memory(t, 1<<20))
 	cm := &farewellCM{ConnectionManager: r.targetNIC}
 	addr := netip.AddrPortFrom(r.addr.Addr(), 4421)
-	l, err := rdma.ListenTarget(cm, addr, r.target, rdma.TargetConfig{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := listen(t, cm, addr, r.target, rdma.TargetConfig{})
 	const hosts = 20
 	for range hosts {
 		if err := r.connect(t, func(cfg *host.Config) { cfg.Remote = addr }).Close(); err != nil {

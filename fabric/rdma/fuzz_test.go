@@ -314,9 +314,7 @@ func newTargetWorld(t *testing.T, how uint8) *targetWorld {
 		t.Fatal(err)
 	}
 	w := &targetWorld{t: t, tgt: tgt, tn: newSimNIC(t, n, simTarget), hn: newSimNIC(t, n, simHost), p: &fuzzPeer{t: t}}
-	if w.l, err = rdma.ListenTarget(w.tn, simNVMe, tgt, rdma.TargetConfig{Memory: 8 << 20}); err != nil {
-		t.Fatal(err)
-	}
+	w.l = listen(t, w.tn, simNVMe, tgt, rdma.TargetConfig{Memory: 8 << 20})
 	return w
 }
 

@@ -333,10 +333,7 @@ func TestSmallQueueOfFragments(t *testing.T) {
 	})
 	for _, size := range []int{2, 4} {
 		c := r.connect(t, func(cfg *host.Config) { cfg.QueueSize, cfg.Queues, cfg.IOTimeout = size, 1, 20*time.Second })
-		ns, err := c.Namespace(t.Context(), 1)
-		if err != nil {
-			t.Fatal(err)
-		}
+		ns := namespace(t, c, 1)
 		if _, err := ns.WriteAt(t.Context(), bytes.Repeat([]byte{7}, 1<<20), 0); err != nil {
 			t.Fatal(err)
 		}

@@ -153,10 +153,7 @@ func TestRegistrationsOfCommands(t *testing.T) {
 		w := newHostWorld(t, 0, (*roce.Device).VendorOptions)
 		defer w.close()
 		cm := &countingCM{ConnectionManager: w.hn}
-		tr, err := rdma.NewTransport(cm, rdma.HostConfig{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		tr := newTransport(t, cm, rdma.HostConfig{})
 		answered, left := int64(-1), int64(-1)
 		q, err := tr.Dial(context.Background(), host.QueueAttr{Remote: simNVMe, QID: 1, CNTLID: 1, Size: 16, Sink: watchingSink{
 			completed: func() { answered = cm.registered.Load() },
@@ -198,10 +195,7 @@ func TestKeysInvalidated(t *testing.T) {
 	r := newRig(t, rdma.TargetConfig{}, memory(t, 1<<20))
 	c := r.connect(t, nil)
 	defer c.Close()
-	ns, err := c.Namespace(t.Context(), 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ns := namespace(t, c, 1)
 	data, err := c.Alloc(64 << 10)
 	if err != nil {
 		t.Fatal(err)
@@ -237,14 +231,8 @@ func TestConnectionsLeaveNothing(t *testing.T) {
 					t.Fatal(err)
 				}
 				ours, theirs := &countingCM{ConnectionManager: hn}, &countingCM{ConnectionManager: tn}
-				l, err := rdma.ListenTarget(theirs, simNVMe, tgt, rdma.TargetConfig{})
-				if err != nil {
-					t.Fatal(err)
-				}
-				tr, err := rdma.NewTransport(ours, rdma.HostConfig{Memory: 8 << 20})
-				if err != nil {
-					t.Fatal(err)
-				}
+				l := listen(t, theirs, simNVMe, tgt, rdma.TargetConfig{})
+				tr := newTransport(t, ours, rdma.HostConfig{Memory: 8 << 20})
 				size := 128 // 8 KiB of commands, 2 KiB of responses, and data beside each command
 				if refuse {
 					size++

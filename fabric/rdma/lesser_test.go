@@ -114,14 +114,9 @@ func lesserRig(t *testing.T, v blockdev.Volume, cm lesserCM) *rig {
 	r.addr = netip.AddrPortFrom(r.addr.Addr(), r.addr.Port()+1)
 	ofTarget, ofHost := cm, cm
 	ofTarget.ConnectionManager, ofHost.ConnectionManager = r.targetNIC, r.hostNIC
-	l, err := rdma.ListenTarget(&ofTarget, r.addr, r.target, rdma.TargetConfig{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := listen(t, &ofTarget, r.addr, r.target, rdma.TargetConfig{})
 	t.Cleanup(func() { _ = l.Close() })
-	if r.transport, err = rdma.NewTransport(&ofHost, rdma.HostConfig{}); err != nil {
-		t.Fatal(err)
-	}
+	r.transport = newTransport(t, &ofHost, rdma.HostConfig{})
 	t.Cleanup(func() { _ = r.transport.Close() })
 	return r
 }
@@ -164,24 +159,18 @@ func TestTooFewSGEs(t *testing.T) {
 	missing := func(nic *softrnic.RNIC) string {
 		return fmt.Sprintf("%s has 1 scatter/gather entries per work request (MaxSGE): want at least 2", nic.Device().Attr().Name)
 	}
-	tr, err := rdma.NewTransport(lesser(r.hostNIC), rdma.HostConfig{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	tr := newTransport(t, lesser(r.hostNIC), rdma.HostConfig{})
 	defer tr.Close()
 	attr := host.QueueAttr{Remote: r.addr, Size: 32, Sink: noSink{}}
-	if _, err = tr.Dial(t.Context(), attr); !errors.Is(err, verbs.ErrUnsupported) || !strings.Contains(err.Error(), missing(r.hostNIC)) {
+	if _, err := tr.Dial(t.Context(), attr); !errors.Is(err, verbs.ErrUnsupported) || !strings.Contains(err.Error(), missing(r.hostNIC)) {
 		t.Errorf("the host's RNIC: %v", err)
 	}
 
 	var log bytes.Buffer
 	attr.Remote = netip.AddrPortFrom(r.addr.Addr(), r.addr.Port()+1)
-	l, err := rdma.ListenTarget(lesser(r.targetNIC), attr.Remote, r.target, rdma.TargetConfig{Log: slog.New(slog.NewTextHandler(&log, nil))})
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := listen(t, lesser(r.targetNIC), attr.Remote, r.target, rdma.TargetConfig{Log: slog.New(slog.NewTextHandler(&log, nil))})
 	var reject *rdma.RejectError
-	if _, err = r.transport.Dial(t.Context(), attr); !errors.As(err, &reject) || reject.Status != rdma.RejectNoResources {
+	if _, err := r.transport.Dial(t.Context(), attr); !errors.As(err, &reject) || reject.Status != rdma.RejectNoResources {
 		t.Errorf("the target's RNIC: %v", err)
 	}
 	if err := l.Close(); err != nil {
@@ -195,10 +184,7 @@ func TestTooFewSGEs(t *testing.T) {
 // moveAtOnce writes pieces of 512 KiB and reads them back, all at once, from registered and from other memory.
 func moveAtOnce(t *testing.T, c *host.Controller) {
 	const size, pieces = 512 << 10, 16
-	ns, err := c.Namespace(t.Context(), 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ns := namespace(t, c, 1)
 	registered, err := c.Alloc(size * pieces / 2)
 	if err != nil {
 		t.Fatal(err)

@@ -38,10 +38,7 @@ func TestLimitsOfAll(t *testing.T) {
 					t.Fatal(err)
 				}
 				tn := newSimNIC(t, n, simTarget)
-				l, err := rdma.ListenTarget(tn, simNVMe, tgt, rdma.TargetConfig{Memory: tc.memory})
-				if err != nil {
-					t.Fatal(err)
-				}
+				l := listen(t, tn, simNVMe, tgt, rdma.TargetConfig{Memory: tc.memory})
 				request := func(from *simNIC) (*fuzzPeer, verbs.CMEvent) {
 					p := &fuzzPeer{t: t}
 					return p, p.request(from, []byte{0, 0, 1, 0, 128, 0, 127, 0, 31: 0})
@@ -162,10 +159,7 @@ func TestBuffersOfNewcomers(t *testing.T) {
 func TestAllocRefused(t *testing.T) {
 	nic := openNIC(t)
 	defer nic.Close()
-	tr, err := rdma.NewTransport(nic, rdma.HostConfig{Memory: 1 << 20})
-	if err != nil {
-		t.Fatal(err)
-	}
+	tr := newTransport(t, nic, rdma.HostConfig{Memory: 1 << 20})
 	defer tr.Close()
 	for n, want := range map[int]error{0: verbs.ErrInvalid, -1: verbs.ErrInvalid, math.MinInt: verbs.ErrInvalid, 1 << 30: verbs.ErrNoMemory} {
 		if b, err := tr.Alloc(n); b != nil || !errors.Is(err, want) || strings.Contains(err.Error(), "queue") {

@@ -26,10 +26,7 @@ func TestSmallerMTU(t *testing.T) {
 			tn := simNICOf(t, n, simTarget, roce.Config{MTU: m}, (*roce.Device).VendorOptions)
 			hn := newSimNIC(t, n, simHost)
 			tgt, l := simMemoryTarget(t, tn, nil)
-			tr, err := rdma.NewTransport(hn, rdma.HostConfig{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			tr := newTransport(t, hn, rdma.HostConfig{})
 			writeAndRead(t, tr)
 			if got, want := tn.Counters().RejectsSent.Of(verbs.RejectInvalidMTU).Load(), 2*uint64(verbs.MTU4096-m); got != want {
 				t.Errorf("MTU %d: %d requests for another, want %d for two queues", m.Bytes(), got, want)
@@ -75,10 +72,7 @@ func TestSmallerPath(t *testing.T) {
 				tn := simNICBehind(t, n, simTarget, roce.Config{}, options(c.target), c.target)
 				hn := simNICBehind(t, n, simHost, roce.Config{}, options(c.host), c.host)
 				tgt, l := simMemoryTarget(t, tn, nil)
-				tr, err := rdma.NewTransport(hn, rdma.HostConfig{})
-				if err != nil {
-					t.Fatal(err)
-				}
+				tr := newTransport(t, hn, rdma.HostConfig{})
 				writeAndRead(t, tr)
 				if got := tn.Counters().RejectsSent.Of(verbs.RejectInvalidMTU).Load(); got != c.refused {
 					t.Errorf("%d requests for another MTU, want %d for two queues", got, c.refused)
@@ -102,10 +96,7 @@ func simMemoryTarget(t *testing.T, n *simNIC, log *slog.Logger) (*target.Target,
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := rdma.ListenTarget(n, simNVMe, tgt, rdma.TargetConfig{Memory: 8 << 20})
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := listen(t, n, simNVMe, tgt, rdma.TargetConfig{Memory: 8 << 20})
 	return tgt, l
 }
 
@@ -117,10 +108,7 @@ func writeAndRead(t *testing.T, tr *rdma.Transport) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	ns, err := c.Namespace(t.Context(), 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ns := namespace(t, c, 1)
 	data := make([]byte, 64<<10)
 	for i := range data {
 		data[i] = byte(i >> 8)

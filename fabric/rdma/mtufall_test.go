@@ -70,10 +70,7 @@ func testPathMTUFalls(t *testing.T, after int32, hostKnows, targetKnows, write b
 	tn, hn := nic(simTarget, targetKnows), nic(simHost, hostKnows)
 	var log bytes.Buffer // the target's
 	tgt, l := simMemoryTarget(t, tn, slog.New(slog.NewTextHandler(&log, nil)))
-	tr, err := rdma.NewTransport(hn, rdma.HostConfig{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	tr := newTransport(t, hn, rdma.HostConfig{})
 	var lost []error // why, by the host
 	sub, err := multipath.Connect(t.Context(), multipath.Config{
 		Changed: func(s multipath.PathStatus) {

@@ -48,15 +48,12 @@ func TestOwnAddress(t *testing.T) {
 // dialNobody asks the RNIC there for a connection that nobody accepts.
 func dialNobody(t *testing.T, nic *softrnic.RNIC, to netip.AddrPort) {
 	t.Helper()
-	tr, err := rdma.NewTransport(nic, rdma.HostConfig{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	tr := newTransport(t, nic, rdma.HostConfig{})
 	defer tr.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	var refused *rdma.RejectError
-	_, err = tr.Dial(ctx, host.QueueAttr{Remote: to, Size: 32})
+	_, err := tr.Dial(ctx, host.QueueAttr{Remote: to, Size: 32})
 	if !errors.As(err, &refused) || refused.Reason != verbs.RejectInvalidServiceID {
 		t.Errorf("%v from %v: %v, want the answer that nobody listens", to, nic.Device().Attr().Addr, err)
 	}

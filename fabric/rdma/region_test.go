@@ -27,10 +27,7 @@ func TestNoRegion(t *testing.T) {
 	r := newRig(t, rdma.TargetConfig{}, regionless{memory(t, 1<<20).(blockdev.Memory)})
 	c := r.connect(t, nil)
 	defer c.Close()
-	ns, err := c.Namespace(t.Context(), 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ns := namespace(t, c, 1)
 	want, got := bytes.Repeat([]byte{7}, 4096), make([]byte, 4096)
 	if _, err := ns.WriteAt(t.Context(), want, 0); err != nil {
 		t.Fatal(err)
@@ -65,10 +62,7 @@ func TestAddressUsedAgain(t *testing.T) {
 	defer c.Close()
 	read := func(nsid uint32, off int64) {
 		t.Helper()
-		ns, err := c.Namespace(t.Context(), nsid)
-		if err != nil {
-			t.Fatal(err)
-		}
+		ns := namespace(t, c, nsid)
 		got := make([]byte, 4096)
 		if _, err := ns.ReadAt(t.Context(), got, off); err != nil || !bytes.Equal(got, mem[:4096]) {
 			t.Errorf("namespace %d at %d: %v", nsid, off, err)

@@ -84,10 +84,7 @@ func TestRegistrationsOfVolumes(t *testing.T) {
 	r := newRig(t, rdma.TargetConfig{}, memory(t, 1<<20))
 	cm := &countingCM{ConnectionManager: r.targetNIC}
 	r.addr = netip.AddrPortFrom(r.addr.Addr(), r.addr.Port()+1)
-	l, err := rdma.ListenTarget(cm, r.addr, r.target, rdma.TargetConfig{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := listen(t, cm, r.addr, r.target, rdma.TargetConfig{})
 	defer l.Close()
 	v := memory(t, 1<<20)
 	defer v.Close()
@@ -96,10 +93,7 @@ func TestRegistrationsOfVolumes(t *testing.T) {
 	sub := r.target.Subsystem(testNQN)
 	read := func(nsid uint32) {
 		t.Helper()
-		ns, err := c.Namespace(t.Context(), nsid)
-		if err != nil {
-			t.Fatal(err)
-		}
+		ns := namespace(t, c, nsid)
 		got := bytes.Repeat([]byte{7}, 4096)
 		if _, err := ns.ReadAt(t.Context(), got, 0); err != nil || !bytes.Equal(got, make([]byte, len(got))) {
 			t.Errorf("read of namespace %d: %v", nsid, err)

@@ -161,9 +161,7 @@ func newReplayHost(t *testing.T, n *simnet.Network, addr netip.AddrPort, first i
 	t.Helper()
 	h := &replayHost{t: t, nic: newSimNIC(t, n, addr), first: first, want: make([]byte, replayPart)}
 	var err error
-	if h.tr, err = rdma.NewTransport(h.nic, rdma.HostConfig{}); err != nil {
-		t.Fatal(err)
-	}
+	h.tr = newTransport(t, h.nic, rdma.HostConfig{})
 	if h.buf, err = h.tr.Alloc(replayPart); err != nil {
 		t.Fatal(err)
 	}
@@ -258,9 +256,7 @@ func newReplayRig(t *testing.T) *replayRig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r.listener, err = rdma.ListenTarget(r.tn, simNVMe, r.target, rdma.TargetConfig{Memory: 8 << 20}); err != nil {
-		t.Fatal(err)
-	}
+	r.listener = listen(t, r.tn, simNVMe, r.target, rdma.TargetConfig{Memory: 8 << 20})
 	r.rec = newRecorder(t, n)
 	r.victim = newReplayHost(t, n, simHost, 0)
 	r.other = newReplayHost(t, n, replayOther, replayPart)

@@ -39,9 +39,7 @@ func newSGLRig(t *testing.T, cfg rdma.TargetConfig) *sglRig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r.listener, err = rdma.ListenTarget(r.tn, simNVMe, r.target, cfg); err != nil {
-		t.Fatal(err)
-	}
+	r.listener = listen(t, r.tn, simNVMe, r.target, cfg)
 	r.honest = newReplayHost(t, n, replayOther, 2*replayPart)
 	r.honest.connect()
 	return r
