@@ -26,9 +26,7 @@ func filledIn(t *testing.T, dir string) (path string, s *superblock) {
 	v := mustOpen(t, path, blockdev.Options{Size: 4 * mib})
 	c := volumetest.NewClient(v)
 	for i := range 8 {
-		if err := c.Write(block(i+1), int64(i)*4096, false); err != nil {
-			t.Fatal(err)
-		}
+		mustWrite(t, c, block(i+1), int64(i)*4096, false)
 	}
 	sb := v.super
 	mustClose(t, v)
@@ -62,6 +60,13 @@ func mustOpen(t *testing.T, path string, o blockdev.Options) *atomicVolume {
 func mustClose(t *testing.T, v blockdev.Volume) {
 	t.Helper()
 	if err := v.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func mustWrite(t *testing.T, c *volumetest.Client, p []byte, off int64, fua bool) {
+	t.Helper()
+	if err := c.Write(p, off, fua); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -185,9 +190,7 @@ func TestRepairEntry(t *testing.T) {
 			if _, _, err := v.View(nil, 0, 8*4096); !errors.Is(err, blockdev.ErrMedium) {
 				t.Errorf("a view of a lost block: %v", err)
 			}
-			if err := c.Write(block(99), 2*4096, true); err != nil {
-				t.Fatal(err)
-			}
+			mustWrite(t, c, block(99), 2*4096, true)
 			if err := c.Read(b, 2*4096); err != nil || b[0] != 99 {
 				t.Errorf("written again: %d, %v", b[0], err)
 			}
@@ -281,9 +284,7 @@ func TestGrow(t *testing.T) {
 	for i := range all {
 		all[i] = byte(i / 4096 * 7)
 	}
-	if err := c.Write(all, 0, false); err != nil {
-		t.Fatal(err)
-	}
+	mustWrite(t, c, all, 0, false)
 	if err := c.Write(all, 0, true); err != nil { // again, over both extents
 		t.Fatal(err)
 	}
@@ -345,9 +346,7 @@ func TestGrownCut(t *testing.T) {
 		}
 		loans = append(loans, loan)
 	}
-	if err := c.Write(block(9), 8*4096, false); err != nil {
-		t.Fatal(err)
-	}
+	mustWrite(t, c, block(9), 8*4096, false)
 	if err := os.Truncate(path, int64(v.super.extents[1].dataOff)); err != nil {
 		t.Fatal(err)
 	}
@@ -434,9 +433,7 @@ func growClosed(t *testing.T, path string, all []byte) {
 		t.Errorf("what was added isn't zero: %v", err)
 	}
 	last := v.Info().Size - 4096
-	if err := volumetest.NewClient(v).Write(block(9), last, false); err != nil {
-		t.Fatal(err)
-	}
+	mustWrite(t, volumetest.NewClient(v), block(9), last, false)
 	mustClose(t, v)
 	if r := mustCheck(t, path, false); !r.Clean() || r.Extents != 3 {
 		t.Errorf("%+v", r)

@@ -40,9 +40,7 @@ func TestWritesNeedNoCheckpoint(t *testing.T) {
 	c := volumetest.NewClient(v)
 	for range 5 {
 		for i := range int64(1024 / 8) {
-			if err := c.Write(make([]byte, 4096), i*4096, false); err != nil {
-				t.Fatal(err)
-			}
+			mustWrite(t, c, make([]byte, 4096), i*4096, false)
 		}
 	}
 	if n := syncs.Load(); n != 0 || v.free == 0 {
@@ -61,9 +59,7 @@ func TestOldChanges(t *testing.T) {
 		v, syncs := cachedVolume(t, 64)
 		c := volumetest.NewClient(v)
 		write := func() {
-			if err := c.Write(make([]byte, 512), 0, false); err != nil {
-				t.Fatal(err)
-			}
+			mustWrite(t, c, make([]byte, 512), 0, false)
 		}
 		expect := func(when string, want int64) {
 			t.Helper()
@@ -114,9 +110,7 @@ func TestOldChangesOfSlowDisk(t *testing.T) {
 		}
 		c := volumetest.NewClient(v)
 		for range 2 {
-			if err := c.Write(make([]byte, 512), 0, false); err != nil {
-				t.Fatal(err)
-			}
+			mustWrite(t, c, make([]byte, 512), 0, false)
 			time.Sleep(settleAfter + time.Second)
 		}
 		time.Sleep(4 * settleAfter)
@@ -135,9 +129,7 @@ func TestCheckpointFrees(t *testing.T) {
 	c, all := volumetest.NewClient(v), v.free
 	for range 3 {
 		for i := range int64(n) {
-			if err := c.Write(make([]byte, 512), i*512, false); err != nil {
-				t.Fatal(err)
-			}
+			mustWrite(t, c, make([]byte, 512), i*512, false)
 		}
 		if err := c.Flush(); err != nil || v.free != all-n {
 			t.Errorf("%d blocks are free, want %d, %v", v.free, all-n, err)
@@ -154,9 +146,7 @@ func TestFlushBehindFailedOne(t *testing.T) {
 	v, _ := cachedVolume(t, 64)
 	defer end(t, v)
 	c := volumetest.NewClient(v)
-	if err := c.Write(make([]byte, 512), 0, false); err != nil {
-		t.Fatal(err)
-	}
+	mustWrite(t, c, make([]byte, 512), 0, false)
 	ended := make(chan error, 2)
 	flush := func() {
 		v.Submit(&blockdev.Request{Op: blockdev.OpFlush, Complete: func(r *blockdev.Request) { ended <- r.Err }})
@@ -188,9 +178,7 @@ func TestFailedSync(t *testing.T) {
 	}
 	c := volumetest.NewClient(v)
 	for i := range 8 {
-		if err := c.Write(block(i+1), int64(i)*4096, false); err != nil {
-			t.Fatal(err)
-		}
+		mustWrite(t, c, block(i+1), int64(i)*4096, false)
 	}
 	if err := c.Flush(); err != nil {
 		t.Fatal(err)

@@ -204,9 +204,7 @@ func TestCreateWithoutMemory(t *testing.T) {
 func TestCreatedMeanwhile(t *testing.T) {
 	path, o := filepath.Join(shm(t), "v"), blockdev.Options{Size: 4 * mib}
 	v := mustOpen(t, path, o)
-	if err := volumetest.NewClient(v).Write(block(1), 0, true); err != nil {
-		t.Fatal(err)
-	}
+	mustWrite(t, volumetest.NewClient(v), block(1), 0, true)
 	mustClose(t, v)
 	again, err := openFound(path, o, true)
 	if err != nil {

@@ -36,9 +36,7 @@ func TestCutWhileOpen(t *testing.T) {
 				t.Skip("no page cache here")
 			}
 			c := volumetest.NewClient(v)
-			if err := c.Write(block(1), 0, false); err != nil {
-				t.Fatal(err)
-			}
+			mustWrite(t, c, block(1), 0, false)
 			if err := os.Truncate(path, 0); err != nil {
 				t.Fatal(err)
 			}

@@ -27,9 +27,7 @@ func TestGrowthIsTold(t *testing.T) {
 		t.Skip("no page cache here")
 	}
 	c := volumetest.NewClient(v)
-	if err := c.Write(block(99), 0, false); err != nil {
-		t.Fatal(err)
-	}
+	mustWrite(t, c, block(99), 0, false)
 	sync, untold := v.sync, error(unix.EIO)
 	v.sync = func(b []byte) error {
 		err := untold
@@ -56,9 +54,7 @@ func TestGrowthFailsDuringFlush(t *testing.T) {
 	if v.kind != onSync {
 		t.Skip("no page cache here")
 	}
-	if err := volumetest.NewClient(v).Write(block(99), 0, false); err != nil {
-		t.Fatal(err)
-	}
+	mustWrite(t, volumetest.NewClient(v), block(99), 0, false)
 	flushed := make(chan error, 1)
 	sync, untold := v.sync, error(unix.EIO)
 	v.sync = func(b []byte) error {

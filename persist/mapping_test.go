@@ -148,9 +148,7 @@ func TestDeviceTakenAway(t *testing.T) {
 			}
 			defer v.Close()
 			c, b := volumetest.NewClient(v), make([]byte, 4096)
-			if err := c.Write(b, 0, true); err != nil {
-				t.Fatal(err)
-			}
+			mustWrite(t, c, b, 0, true)
 			const gone = "/sys/dev/block/no device"
 			switch v := v.(type) {
 			case *atomicVolume:

@@ -22,9 +22,7 @@ func TestPieces(t *testing.T) {
 	}
 	for _, odd := range []int{0, 1} { // so that no two consecutive ones are adjacent
 		for i := odd; i <= most; i += 2 {
-			if err := c.Write(data[i*block:][:block], int64(i*block), false); err != nil {
-				t.Fatal(err)
-			}
+			mustWrite(t, c, data[i*block:][:block], int64(i*block), false)
 		}
 	}
 	before := make([]blockdev.Segment, 1)
@@ -105,9 +103,7 @@ func TestLongPiece(t *testing.T) {
 
 	// A block behind a long run of zeroes.
 	const last = (n - 1) * block
-	if err := c.Write(make([]byte, block), last, false); err != nil {
-		t.Fatal(err)
-	}
+	mustWrite(t, c, make([]byte, block), last, false)
 	if _, view, err = v.View(nil, 0, n*block); err != nil {
 		t.Fatal(err)
 	}
@@ -130,9 +126,7 @@ func TestLongDiscard(t *testing.T) {
 	ones, got := bytes.Repeat([]byte{1}, block), make([]byte, block)
 	written := []int64{0, part - 1, part, part + 7}
 	for _, lba := range written {
-		if err := c.Write(ones, lba*block, false); err != nil {
-			t.Fatal(err)
-		}
+		mustWrite(t, c, ones, lba*block, false)
 	}
 	if err := c.Do(blockdev.Request{Op: blockdev.OpDiscard, Length: (part + 8) * block}); err != nil || v.free != all {
 		t.Errorf("%d blocks of %d are free, %v", v.free, all, err)

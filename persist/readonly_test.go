@@ -27,9 +27,7 @@ func TestReadOnlyRemount(t *testing.T) {
 			}
 			defer v.Close() // which fails: it can't sync
 			c, b := volumetest.NewClient(v), bytes.Repeat([]byte{7}, 64<<10)
-			if err := c.Write(b, 0, true); err != nil {
-				t.Fatal(err)
-			}
+			mustWrite(t, c, b, 0, true)
 			fail()
 			if err := c.Write(b, 128<<10, true); !errors.Is(err, blockdev.ErrReadOnly) {
 				t.Errorf("write: %v", err)

@@ -96,9 +96,7 @@ func TestLateReclaim(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := volumetest.NewClient(v)
-	if err := c.Write(make([]byte, blocks*4096), 0, true); err != nil {
-		t.Fatal(err)
-	}
+	mustWrite(t, c, make([]byte, blocks*4096), 0, true)
 	var loans []blockdev.LoanToken
 	for v.free > 0 {
 		_, l, err := v.Lend(nil, 4096)

@@ -34,9 +34,7 @@ func testRemount(t *testing.T, mount func() string) {
 	v := mustOpen(t, path, blockdev.Options{Size: mib})
 	c := volumetest.NewClient(v)
 	for i := range 8 {
-		if err := c.Write(block(i+1), int64(i)*4096, false); err != nil {
-			t.Fatal(err)
-		}
+		mustWrite(t, c, block(i+1), int64(i)*4096, false)
 	}
 	if err := c.Flush(); err != nil {
 		t.Fatal(err)
@@ -182,9 +180,7 @@ func TestFailedSyncInPlace(t *testing.T) {
 		t.Skip("no page cache here")
 	}
 	c := volumetest.NewClient(v)
-	if err := c.Write(block(1), 0, false); err != nil {
-		t.Fatal(err)
-	}
+	mustWrite(t, c, block(1), 0, false)
 	told := false
 	v.sync = func([]byte) error {
 		if told {
@@ -265,9 +261,7 @@ func TestFailedClose(t *testing.T) {
 	if v.kind != onSync {
 		t.Skip("no page cache here")
 	}
-	if err := volumetest.NewClient(v).Write(block(1), 0, false); err != nil {
-		t.Fatal(err)
-	}
+	mustWrite(t, volumetest.NewClient(v), block(1), 0, false)
 	sync, failed := v.sync, false
 	v.sync = func(b []byte) error {
 		if failed {
@@ -358,9 +352,7 @@ func unflushed(t *testing.T) (path string, s superblock) {
 	}
 	c := volumetest.NewClient(v)
 	for i := range 8 {
-		if err := c.Write(block(i+1), int64(i)*4096, false); err != nil {
-			t.Fatal(err)
-		}
+		mustWrite(t, c, block(i+1), int64(i)*4096, false)
 	}
 	s = v.super
 	abandon(t, v)
@@ -513,9 +505,7 @@ func TestNoDescriptor(t *testing.T) {
 	}
 	path, _ := filled(t)
 	v := mustOpen(t, path, blockdev.Options{})
-	if err := volumetest.NewClient(v).Write(block(99), 0, false); err != nil {
-		t.Fatal(err)
-	}
+	mustWrite(t, volumetest.NewClient(v), block(99), 0, false)
 	abandon(t, v)
 	var was unix.Rlimit
 	free, err := unix.Open(path, unix.O_RDONLY, 0)

@@ -25,9 +25,7 @@ func TestFreedOnce(t *testing.T) {
 	}
 	c := volumetest.NewClient(v)
 	empty := v.free
-	if err := c.Write(make([]byte, written*512), 0, false); err != nil {
-		t.Fatal(err)
-	}
+	mustWrite(t, c, make([]byte, written*512), 0, false)
 	if v.free != empty-written {
 		t.Errorf("%d blocks of %d free with %d written", v.free, empty, written)
 	}
@@ -53,9 +51,7 @@ func TestChangesCounted(t *testing.T) {
 		t.Errorf("%d syncs, %d changes of nothing", n, v.dirty)
 	}
 	for range 2 {
-		if err := c.Write(make([]byte, 3*512), 512, false); err != nil {
-			t.Fatal(err)
-		}
+		mustWrite(t, c, make([]byte, 3*512), 512, false)
 	}
 	if v.dirty != 3 {
 		t.Errorf("%d changes of three blocks", v.dirty)
@@ -98,9 +94,7 @@ func TestWaitingWriteFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v, _ := cachedVolume(t, 1024)
 		c := volumetest.NewClient(v)
-		if err := c.Write(make([]byte, 512), 0, false); err != nil {
-			t.Fatal(err)
-		}
+		mustWrite(t, c, make([]byte, 512), 0, false)
 		ended, loans := waitingWrite(t, v)
 		v.sync = func([]byte) error { return unix.EIO }
 		if err := c.Flush(); !errors.Is(err, blockdev.ErrMedium) {
@@ -153,9 +147,7 @@ func TestMapFaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := volumetest.NewClient(v)
-	if err := c.Write(block(1), 0, false); err != nil {
-		t.Fatal(err)
-	}
+	mustWrite(t, c, block(1), 0, false)
 	f.missing = bytesOf((*v.extents.Load())[0].table)
 	if err := c.Write(block(2), 4096, false); !errors.Is(err, blockdev.ErrMedium) {
 		t.Errorf("a write whose entry faults: %v", err)
@@ -203,9 +195,7 @@ func TestDiscardServes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v, _ := cachedVolume(t, 1024)
 		c := volumetest.NewClient(v)
-		if err := c.Write(make([]byte, 512), 512, false); err != nil {
-			t.Fatal(err)
-		}
+		mustWrite(t, c, make([]byte, 512), 512, false)
 		ended, loans := waitingWrite(t, v)
 		if err := c.Do(blockdev.Request{Op: blockdev.OpDiscard, Offset: 512, Length: 512}); err != nil {
 			t.Fatal(err)
@@ -240,9 +230,7 @@ func TestReleaseServes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v, _ := cachedVolume(t, 1024)
 		c := volumetest.NewClient(v)
-		if err := c.Write(make([]byte, 512), 512, false); err != nil {
-			t.Fatal(err)
-		}
+		mustWrite(t, c, make([]byte, 512), 512, false)
 		_, view, err := v.View(nil, 512, 512)
 		if err := errors.Join(err, c.Write(make([]byte, 512), 512, false)); err != nil { // which goes elsewhere
 			t.Fatal(err)

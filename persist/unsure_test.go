@@ -158,9 +158,7 @@ func TestUnreadableMap(t *testing.T) {
 	} {
 		v, _ := cachedVolume(t, 64)
 		c := volumetest.NewClient(v)
-		if err := c.Write(block(1)[:512], 0, false); err != nil {
-			t.Fatal(err)
-		}
+		mustWrite(t, c, block(1)[:512], 0, false)
 		table := bytesOf(which((*v.extents.Load())[0]))
 		if err := unix.Mprotect(table, unix.PROT_NONE); err != nil {
 			t.Fatal(err)

@@ -139,9 +139,7 @@ func TestDurableLines(t *testing.T) {
 	data := bytes.Repeat([]byte{3}, 300<<10)
 	for _, x := range []struct{ off, n int64 }{{0, 512}, {512, 4096}, {64<<10 - 512, 1024}, {128 << 10, 300 << 10}, {4*mib - 512, 512}} {
 		for _, fua := range []bool{false, true} {
-			if err := c.Write(data[:x.n], x.off, fua); err != nil {
-				t.Fatal(err)
-			}
+			mustWrite(t, c, data[:x.n], x.off, fua)
 			l.expect(t, "write", x.off, x.n)
 		}
 		if err := c.Do(blockdev.Request{Op: blockdev.OpWriteZeroes, MayUnmap: true, Offset: x.off, Length: x.n}); err != nil {
@@ -233,9 +231,7 @@ func TestCut(t *testing.T) {
 		t.Fatal(err)
 	}
 	c, b := volumetest.NewClient(v), bytes.Repeat([]byte{9}, 4096)
-	if err := c.Write(b, 0, true); err != nil {
-		t.Fatal(err)
-	}
+	mustWrite(t, c, b, 0, true)
 	if err := os.Truncate(path, 64<<10); err != nil {
 		t.Fatal(err)
 	}
@@ -467,9 +463,7 @@ func TestLostOnFull(t *testing.T) {
 			}
 			defer v.Close()
 			c, b := volumetest.NewClient(v), bytes.Repeat([]byte{7}, 4096)
-			if err := c.Write(b, 0, true); err != nil {
-				t.Fatal(err)
-			}
+			mustWrite(t, c, b, 0, true)
 			data := uint64(0)
 			if a, ok := v.(*atomicVolume); ok {
 				data = a.super.extents[0].dataOff
