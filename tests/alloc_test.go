@@ -122,10 +122,7 @@ type driver struct {
 
 func newDriver(t testing.TB, h *hostSide, l ioLoad) *driver {
 	t.Helper()
-	ns, err := h.Namespace(t.Context(), 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ns := h.namespace(t, 1)
 	d := &driver{h: h, queue: h.Queues()[0], load: l, rng: rand.NewPCG(1, 2),
 		slots: uint64(ns.Size()) / uint64(l.size), ended: make(chan error, loadDepth)}
 	blocks := l.size / ns.BlockSize()

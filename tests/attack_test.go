@@ -478,10 +478,7 @@ func TestSprayedKeys(t *testing.T) {
 	}
 	h := dialHost(t, v.addr, "tcp", nil)
 	defer h.close(t)
-	ns, err := h.Namespace(t.Context(), 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ns := h.namespace(t, 1)
 	buf := make([]byte, ns.Size())
 	if _, err := ns.ReadAt(t.Context(), buf, 0); err != nil {
 		t.Fatal(err)

@@ -17,10 +17,7 @@ func genKey(t testing.TB, program, path string, args ...string) string {
 	if r.code != 0 {
 		t.Fatalf("gen-dhchap-key: %s", r.stderr)
 	}
-	b, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := readFile(t, path)
 	return strings.TrimSpace(string(b))
 }
 
@@ -88,10 +85,7 @@ func TestAuthenticationPrograms(t *testing.T) {
 	waitText(t, &hold.stderr, "holding the connection")
 	for _, p := range []*program{tgt.program, hold} {
 		for _, f := range []string{"cmdline", "environ"} {
-			b, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", p.pid(), f))
-			if err != nil {
-				t.Fatal(err)
-			}
+			b := readFile(t, fmt.Sprintf("/proc/%d/%s", p.pid(), f))
 			s.hide(t, f, string(b))
 		}
 	}

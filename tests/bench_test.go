@@ -63,6 +63,15 @@ func writeText(t testing.TB, path, text string) {
 	}
 }
 
+func readFile(t testing.TB, path string) []byte {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
 // fioFile is a job file that both fio and nvmeinit accept. Most of its jobs end after an amount of work, since it is
 // unknown how much a busy machine does in a given time.
 const fioFile = `
@@ -516,10 +525,7 @@ func readJobs(t *testing.T, out string) fioJobs {
 // The commands of docs/bench.md do what it says, with its job file; here for a moment each.
 func TestBenchDocument(t *testing.T) {
 	t.Parallel()
-	b, err := os.ReadFile("../docs/bench.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := readFile(t, "../docs/bench.md")
 	dir := t.TempDir()
 	_, file, _ := strings.Cut(string(b), "```ini\n")
 	file, _, _ = strings.Cut(file, "```")

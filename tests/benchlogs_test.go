@@ -3,7 +3,6 @@ package tests
 import (
 	"fmt"
 	"math"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -46,10 +45,7 @@ func readLogs(t *testing.T, dir string, fieldCount int) map[string][][]int {
 	}
 	all := map[string][][]int{}
 	for _, path := range paths {
-		b, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := readFile(t, path)
 		name := strings.TrimSuffix(filepath.Base(path), ".log")
 		all[name] = nil
 		for line := range strings.Lines(string(b)) {

@@ -125,10 +125,7 @@ func TestBenchPage(t *testing.T) {
 	if r.code != 0 {
 		t.Fatal(r.stderr)
 	}
-	b, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := readFile(t, page)
 	probe := `<script>
 		const first = document.querySelector("svg.chart"), at = first.getBoundingClientRect();
 		first.dispatchEvent(new PointerEvent("pointermove", {clientX: at.left + at.width / 2, clientY: at.top + 50}));

@@ -64,10 +64,7 @@ func (h *hostSide) create(t *testing.T, i int, path string) uint32 {
 	if err := h.AttachNamespace(t.Context(), nsid); err != nil {
 		t.Fatal(err)
 	}
-	ns, err := h.Namespace(t.Context(), nsid)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ns := h.namespace(t, nsid)
 	if ns.BlockSize() != []int{4096, 512}[i] || nsid != target.FirstCreatedNSID+uint32(i) {
 		t.Errorf("%s: namespace %d, blocks of %d bytes", path, nsid, ns.BlockSize())
 	}
@@ -86,10 +83,7 @@ func (h *hostSide) findAndDelete(t *testing.T, nsid uint32, path string) {
 	if l := h.nsids(t, nvme.CNSActiveNSIDs); !slices.Contains(l, nsid) {
 		t.Fatalf("%s: after a restart the host has %v", path, l)
 	}
-	ns, err := h.Namespace(t.Context(), nsid)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ns := h.namespace(t, nsid)
 	b := make([]byte, 8192)
 	if _, err := ns.ReadAt(t.Context(), b, 0); err != nil || !bytes.Equal(b, createdContent(path)) {
 		t.Errorf("%s: what was flushed isn't there: %v", path, err)
@@ -204,10 +198,7 @@ func TestSanitizeEverywhere(t *testing.T) {
 			c.Event = func(_ *host.Controller, e nvme.AsyncEvent) { told <- e }
 		})
 		for nsid := uint32(1); nsid <= 2; nsid++ {
-			ns, err := h.Namespace(t.Context(), nsid)
-			if err != nil {
-				t.Fatal(err)
-			}
+			ns := h.namespace(t, nsid)
 			if _, err := ns.WriteAt(t.Context(), bytes.Repeat([]byte{0xaa}, 8192), 4096); err != nil {
 				t.Fatal(err)
 			}
@@ -217,10 +208,7 @@ func TestSanitizeEverywhere(t *testing.T) {
 			t.Errorf("%s: event %v", path, e)
 		}
 		for nsid := uint32(1); nsid <= 2; nsid++ {
-			ns, err := h.Namespace(t.Context(), nsid)
-			if err != nil {
-				t.Fatal(err)
-			}
+			ns := h.namespace(t, nsid)
 			b := make([]byte, 1<<20)
 			if _, err := ns.ReadAt(t.Context(), b, 0); err != nil || !bytes.Equal(b, bytes.Repeat([]byte{0x5a}, len(b))) {
 				t.Errorf("%s: something is left in namespace %d: %v", path, nsid, err)

@@ -45,10 +45,7 @@ func testVolumeCut(t *testing.T, path, mode string) {
 	var cuts, failed atomic.Uint64
 	for range 10 {
 		h := dialHost(t, p.remote(), path, func(c *host.Config) { c.Queues = 2 })
-		ns, err := h.Namespace(t.Context(), 1) // before the connection may be lost
-		if err != nil {
-			t.Fatal(err)
-		}
+		ns := h.namespace(t, 1) // before the connection may be lost
 		ctx, cancel := context.WithCancel(t.Context())
 		var wg sync.WaitGroup
 		wg.Go(func() {
@@ -71,10 +68,7 @@ func testVolumeCut(t *testing.T, path, mode string) {
 		h.Abandon()
 	}
 	t.Logf("%d cuts, %d commands failed", cuts.Load(), failed.Load())
-	ns, err := other.Namespace(t.Context(), 2)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ns := other.namespace(t, 2)
 	if _, err := ns.WriteAt(t.Context(), make([]byte, cutPiece), 0); err != nil {
 		t.Errorf("another namespace: %v", err)
 	}

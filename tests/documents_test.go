@@ -60,10 +60,7 @@ func TestDocumentedCommands(t *testing.T) {
 	}
 	checked := map[string]bool{}
 	for _, path := range documents(t) {
-		b, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := readFile(t, path)
 		for _, command := range documentCommands(string(b)) {
 			if !checked[command] {
 				checked[command] = true
@@ -111,10 +108,7 @@ var (
 // anchors returns the names by which links refer to the headings of a document.
 func anchors(t *testing.T, path string) map[string]bool {
 	t.Helper()
-	b, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := readFile(t, path)
 	names := map[string]bool{}
 	for _, m := range heading.FindAllStringSubmatch(fencedBlock.ReplaceAllString(string(b), ""), -1) {
 		name := strings.ReplaceAll(noAnchor.ReplaceAllString(strings.ToLower(m[1]), ""), " ", "-")
@@ -128,20 +122,14 @@ func anchors(t *testing.T, path string) map[string]bool {
 
 // TestDocumentedNames: what the documents name exists: files and headings that they link to, targets of make, tests.
 func TestDocumentedNames(t *testing.T) {
-	makefile, err := os.ReadFile("../Makefile")
-	if err != nil {
-		t.Fatal(err)
-	}
+	makefile := readFile(t, "../Makefile")
 	targets := map[string]bool{}
 	for _, m := range makeTarget.FindAllStringSubmatch(string(makefile), -1) {
 		targets[m[1]] = true
 	}
 	tests := allTests(t)
 	for _, path := range documents(t) {
-		b, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := readFile(t, path)
 		text := string(b)
 		for _, m := range makeNamed.FindAllStringSubmatch(text, -1) {
 			if !targets[m[1]] {

@@ -51,10 +51,7 @@ func TestEndlessErrand(t *testing.T) {
 		t.Run(path, func(t *testing.T) {
 			h := dialPair(t, remote, path)
 			defer h.close(t)
-			ns, err := h.Namespace(t.Context(), 1)
-			if err != nil {
-				t.Fatal(err)
-			}
+			ns := h.namespace(t, 1)
 			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 			defer cancel()
 			var e endless

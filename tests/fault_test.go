@@ -26,10 +26,7 @@ var badNetworks = []string{
 func TestFaults(t *testing.T) {
 	t.Parallel()
 	in := makeFile(t, filepath.Join(t.TempDir(), "in"), 1<<20)
-	want, err := os.ReadFile(in)
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := readFile(t, in)
 	for _, faults := range badNetworks {
 		t.Run(faults, func(t *testing.T) {
 			t.Parallel()

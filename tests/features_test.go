@@ -1,7 +1,6 @@
 package tests
 
 import (
-	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -22,10 +21,7 @@ func testsIn(t *testing.T, dir string) map[string]bool {
 	}
 	names := map[string]bool{}
 	for _, f := range files {
-		b, err := os.ReadFile(f)
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := readFile(t, f)
 		for _, m := range testNames.FindAllSubmatch(b, -1) {
 			names[string(m[1])] = true
 		}
@@ -57,10 +53,7 @@ func namedTests(t *testing.T, what, text string, have map[string]map[string]bool
 
 // TestFeaturesDocument: every test that docs/features.md names exists, and every feature that it claims names one.
 func TestFeaturesDocument(t *testing.T) {
-	b, err := os.ReadFile("../docs/features.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := readFile(t, "../docs/features.md")
 	have := map[string]map[string]bool{}
 	rows := 0
 	for line := range strings.Lines(string(b)) {
@@ -81,10 +74,7 @@ func TestFeaturesDocument(t *testing.T) {
 
 // TestCommandsDocument: so does every test that docs/commands.md names.
 func TestCommandsDocument(t *testing.T) {
-	b, err := os.ReadFile("../docs/commands.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := readFile(t, "../docs/commands.md")
 	dirs := map[string]map[string]bool{"T": testsIn(t, "nvme/target"), "W": testsIn(t, "tests")}
 	rows := 0
 	for line := range strings.Lines(string(b)) {
@@ -109,10 +99,7 @@ func TestCommandsDocument(t *testing.T) {
 
 // TestVolumesDocument: so does every test that docs/volumes.md names, after the directory it is in.
 func TestVolumesDocument(t *testing.T) {
-	b, err := os.ReadFile("../docs/volumes.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := readFile(t, "../docs/volumes.md")
 	named := namedTests(t, "docs/volumes.md", string(b), map[string]map[string]bool{})
 	if named < 40 {
 		t.Errorf("%d tests were read", named)

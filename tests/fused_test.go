@@ -16,10 +16,7 @@ func TestCompareAndWrite(t *testing.T) {
 	remote := servePair(t, "mem:16MiB", blockdev.Options{BlockSize: 512})
 	for _, path := range paths {
 		h := dialPair(t, remote, path)
-		ns, err := h.Namespace(t.Context(), 1)
-		if err != nil {
-			t.Fatal(err)
-		}
+		ns := h.namespace(t, 1)
 		for _, size := range []int{512, 4096, 128 << 10} {
 			old, data := make([]byte, size), bytes.Repeat([]byte{byte(size>>8) | 1}, size)
 			if _, err := ns.WriteAt(t.Context(), old, 0); err != nil {

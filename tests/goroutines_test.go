@@ -41,10 +41,7 @@ func TestGoroutinesListed(t *testing.T) {
 // listedStarters returns the first two columns of the table: the functions of each file, sorted.
 func listedStarters(t *testing.T) map[string][]string {
 	t.Helper()
-	text, err := os.ReadFile("../ARCHITECTURE.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := readFile(t, "../ARCHITECTURE.md")
 	_, table, _ := strings.Cut(string(text), "\n## Goroutines\n")
 	table, _, _ = strings.Cut(table, "\n## ")
 	listed := map[string][]string{}

@@ -16,10 +16,7 @@ import (
 func TestHangupReloads(t *testing.T) {
 	t.Parallel()
 	c := startConfigured(t)
-	text, err := os.ReadFile(c.file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := readFile(t, c.file)
 	writeText(t, c.file, strings.Replace(string(text), "- {volume: \"mem:16MiB\"}", "- {volume: \"mem:16MiB\"}\n  - {volume: \"mem:3MiB\"}", 1))
 	c.signal(syscall.SIGHUP)
 	eventually(t, cliTimeout, "it has reloaded", func() bool { return strings.Contains(c.stderr.String(), "msg=reloaded") })

@@ -79,10 +79,8 @@ type program struct {
 	cmd    *exec.Cmd
 	stdout output
 	stderr output
-	began  time.Time
 	ended  chan struct{} // closed when it has ended and all its output has been read
-	took   time.Duration // valid after ended
-	err    error         // likewise
+	err    error         // valid after ended
 }
 
 // output gathers what a program writes.
@@ -150,7 +148,6 @@ func (p *program) launch(t testing.TB, on chan<- func(), lines func(string)) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.began = time.Now()
 	started := make(chan error)
 	on <- func() { started <- p.cmd.Start() }
 	if err := <-started; err != nil {
@@ -189,7 +186,6 @@ func (p *program) follow(out io.Reader, lines func(string)) {
 		}
 	}
 	p.err = p.cmd.Wait()
-	p.took = time.Since(p.began)
 	close(p.ended)
 }
 
@@ -323,7 +319,6 @@ func freeAddr(t testing.TB) netip.Addr {
 type result struct {
 	stdout, stderr string
 	code           int
-	took           time.Duration
 }
 
 // to returns the flags that name a target.
@@ -363,7 +358,7 @@ func nvmeinit(t testing.TB, timeout time.Duration, args ...string) result {
 func (p *program) result(t testing.TB, timeout time.Duration) result {
 	t.Helper()
 	code := p.wait(t, timeout)
-	return result{p.stdout.String(), p.stderr.String(), code, p.took}
+	return result{p.stdout.String(), p.stderr.String(), code}
 }
 
 // procFigures are what /proc tells of a process.

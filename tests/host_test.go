@@ -36,7 +36,7 @@ func dialHost(t testing.TB, remote netip.AddrPort, path string, change func(*hos
 }
 
 // namespace opens a namespace.
-func (h *hostSide) namespace(t *testing.T, nsid uint32) *host.Namespace {
+func (h *hostSide) namespace(t testing.TB, nsid uint32) *host.Namespace {
 	t.Helper()
 	ns, err := h.Namespace(t.Context(), nsid)
 	if err != nil {

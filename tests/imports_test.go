@@ -76,10 +76,7 @@ func readRooms(t *testing.T) (rooms []room) {
 
 func roomsTable(t *testing.T) string {
 	t.Helper()
-	text, err := os.ReadFile("../ARCHITECTURE.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := readFile(t, "../ARCHITECTURE.md")
 	_, table, _ := strings.Cut(string(text), "\n## Rooms\n")
 	table, _, _ = strings.Cut(table, "\n## ")
 	return table

@@ -76,10 +76,7 @@ func TestInPlace(t *testing.T) {
 	const n, size = 32, 128 << 10 // more than a capsule carries
 	for _, transport := range transports {
 		h := dialPair(t, addr, transport)
-		ns, err := h.Namespace(t.Context(), 1)
-		if err != nil {
-			t.Fatal(err)
-		}
+		ns := h.namespace(t, 1)
 		w.placed.Store(0)
 		w.sent.Store(0)
 		got := make([]byte, size)

@@ -212,10 +212,7 @@ func killUnderModel(t *testing.T, path string) {
 	}
 	p = startTargetAt(t, addr, args...)
 	h = dialHost(t, p.remote(), path, verifyConfig)
-	ns, err := h.Namespace(t.Context(), 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ns := h.namespace(t, 1)
 	verifyAll(t, ns, m)
 	h.close(t)
 	p.stop(t)

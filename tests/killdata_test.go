@@ -68,10 +68,7 @@ type killing struct {
 func (k *killing) round(t *testing.T) {
 	p := k.check(t, startTarget(t, k.args...))
 	h := k.dial(t, p)
-	ns, err := h.Namespace(t.Context(), 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ns := h.namespace(t, 1)
 	// On a busy machine keep alive may come too late: that moment is as good as any.
 	for _, err := range k.load.Run(t.Context(), ns, k.rnd, 1+k.rnd.Uint64N(300), p.kill) {
 		if !errors.Is(err, host.ErrLost) {
@@ -93,10 +90,7 @@ func (k *killing) check(t *testing.T, p *targetProgram) *targetProgram {
 	t.Helper()
 	h := k.dial(t, p)
 	defer h.close(t)
-	ns, err := h.Namespace(t.Context(), 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ns := h.namespace(t, 1)
 	if err := k.load.Check(t.Context(), ns); err != nil {
 		t.Errorf("after a kill: %v", err)
 	}

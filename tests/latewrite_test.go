@@ -27,10 +27,7 @@ func TestLateWrites(t *testing.T) {
 // stopped reports whether a process is stopped.
 func stopped(t *testing.T, pid int) bool {
 	t.Helper()
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		t.Fatal(err)
-	}
+	stat := readFile(t, fmt.Sprintf("/proc/%d/stat", pid))
 	_, rest, _ := strings.Cut(string(stat), ") ")
 	return strings.HasPrefix(rest, "T")
 }
@@ -82,10 +79,7 @@ func testLateWrites(t *testing.T, path string) {
 	}
 	again.close(t)
 	tgt.stop(t)
-	got, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := readFile(t, file)
 	late := 0
 	for i := range writes {
 		if !bytes.Equal(got[i*size:][:size], want[i*size:][:size]) {

@@ -159,10 +159,7 @@ func (l *lossyLink) bench(t *testing.T, p lossyPath, rw string, each time.Durati
 // writeBetween replaces what is between two lines of a file.
 func writeBetween(t *testing.T, path, begin, end, text string) {
 	t.Helper()
-	b, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := readFile(t, path)
 	before, rest, ok := strings.Cut(string(b), begin)
 	_, after, there := strings.Cut(rest, end)
 	if !ok || !there {

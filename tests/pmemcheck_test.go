@@ -34,10 +34,7 @@ func TestPmemCheck(t *testing.T) {
 		t.Errorf("of a volume that is served: exit code %d, %s", r.code, r.stderr)
 	}
 	h := dialHost(t, p.remote(), "tcp", nil)
-	ns, err := h.Namespace(t.Context(), 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ns := h.namespace(t, 1)
 	for i := range 8 {
 		if _, err := ns.WriteAtFUA(t.Context(), pmemBlock(i), int64(i)*4096); err != nil {
 			t.Fatal(err)
@@ -54,10 +51,7 @@ func TestPmemCheck(t *testing.T) {
 	repairOneBlock(t, path)
 	p = startTarget(t, "--volume", "pmem:"+path)
 	h = dialHost(t, p.remote(), "rdma", nil)
-	if ns, err = h.Namespace(t.Context(), 1); err != nil {
-		t.Fatal(err)
-	}
-	checkLost(t, ns, 2)
+	checkLost(t, h.namespace(t, 1), 2)
 	h.close(t)
 	p.stop(t)
 	if r := pmemCheck(t, path); r.code != 0 {

@@ -49,14 +49,8 @@ func TestAlertRules(t *testing.T) {
 	const dir = "../metrics/alerts"
 	promtool(t, dir, "", "check", "rules", "nvmeof.yml")
 	promtool(t, dir, "", "test", "rules", "nvmeof_test.yml")
-	rules, err := os.ReadFile(dir + "/nvmeof.yml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	tests, err := os.ReadFile(dir + "/nvmeof_test.yml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	rules := readFile(t, dir+"/nvmeof.yml")
+	tests := readFile(t, dir+"/nvmeof_test.yml")
 	for _, m := range regexp.MustCompile(`- alert: (\w+)`).FindAllStringSubmatch(string(rules), -1) {
 		if !strings.Contains(string(tests), "alertname: "+m[1]+"\n") {
 			t.Errorf("no test of the alert %s", m[1])

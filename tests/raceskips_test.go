@@ -17,17 +17,14 @@ var withoutRace = regexp.MustCompile(`-run '\^\(([\w|]+)\)\$' \\\n((?:\s+\./\S+)
 
 // TestRaceSkips: tests that skip under the race detector, with which run.sh runs unit tests, are also run without it.
 func TestRaceSkips(t *testing.T) {
-	script, err := os.ReadFile("run.sh")
-	if err != nil {
-		t.Fatal(err)
-	}
+	script := readFile(t, "run.sh")
 	step := withoutRace.FindSubmatch(script)
 	if step == nil {
 		t.Fatal("run.sh has no step without the race detector")
 	}
 	run, packages := strings.Split(string(step[1]), "|"), strings.Fields(string(step[2]))
 	found := 0
-	err = filepath.WalkDir("..", func(path string, d os.DirEntry, err error) error {
+	err := filepath.WalkDir("..", func(path string, d os.DirEntry, err error) error {
 		if err != nil || !d.IsDir() || path == "../tests" { // whose tests run without anyway
 			return err
 		}

@@ -15,10 +15,7 @@ const readme = "../README.md"
 // codeBlocks returns the fenced blocks of the README in a language, in order.
 func codeBlocks(t *testing.T, language string) []string {
 	t.Helper()
-	b, err := os.ReadFile(readme)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := readFile(t, readme)
 	var blocks []string
 	for rest := string(b); ; {
 		_, after, ok := strings.Cut(rest, "\n```"+language+"\n")
@@ -41,10 +38,7 @@ func codeBlocks(t *testing.T, language string) []string {
 func TestReadmePrograms(t *testing.T) {
 	var all string
 	for _, path := range []string{"../examples/target/main.go", "../examples/initiator/main.go"} {
-		b, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := readFile(t, path)
 		all += string(b)
 	}
 	for _, block := range codeBlocks(t, "go") {

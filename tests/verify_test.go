@@ -109,10 +109,7 @@ func verifyVolume(t *testing.T, k volumeKind, bs int, d time.Duration, seed uint
 	if k.keeps && !t.Failed() {
 		p = startTarget(t, args...)
 		h := dialHost(t, p.remote(), "rdma", verifyConfig)
-		ns, err := h.Namespace(t.Context(), 1)
-		if err != nil {
-			t.Fatal(err)
-		}
+		ns := h.namespace(t, 1)
 		verifyAll(t, ns, m)
 		h.close(t)
 		p.stop(t)

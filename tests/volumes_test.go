@@ -61,10 +61,7 @@ func TestVolumeGrows(t *testing.T) {
 			case <-time.After(10 * time.Second):
 				t.Fatalf("%s: nobody told of %d bytes", transport, size)
 			}
-			ns, err := h.Namespace(t.Context(), 1)
-			if err != nil {
-				t.Fatal(err)
-			}
+			ns := h.namespace(t, 1)
 			if ns.Size() != size {
 				t.Errorf("%s: %d bytes, want %d", transport, ns.Size(), size)
 			}
@@ -147,10 +144,7 @@ func TestVolumeFaults(t *testing.T) {
 		"--volume", "mem:1MiB")
 	for _, transport := range transports {
 		h := dialHost(t, p.remote(), transport, nil)
-		ns, err := h.Namespace(t.Context(), 1)
-		if err != nil {
-			t.Fatal(err)
-		}
+		ns := h.namespace(t, 1)
 		b := make([]byte, 4096)
 		read := func(block int64) error { _, err := ns.ReadAt(t.Context(), b, block*4096); return err }
 		write := func(block int64) error { _, err := ns.WriteAt(t.Context(), b, block*4096); return err }
@@ -177,10 +171,7 @@ func TestVolumeFaults(t *testing.T) {
 				t.Errorf("%s: %s: %v, want %v", transport, x.what, x.err, x.want)
 			}
 		}
-		other, err := h.Namespace(t.Context(), 2)
-		if err != nil {
-			t.Fatal(err)
-		}
+		other := h.namespace(t, 2)
 		if _, err := other.WriteAt(t.Context(), b, 8*4096); err != nil {
 			t.Errorf("%s: another namespace: %v", transport, err)
 		}
@@ -195,14 +186,8 @@ func TestVolumeSignals(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "disk.img")
 	p := startTarget(t, "--volume", "freeze:manual:mem:1MiB", "--volume", "check:"+path, "--size", "1MiB")
 	h := dialHost(t, p.remote(), "tcp", nil)
-	frozen, err := h.Namespace(t.Context(), 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	checked, err := h.Namespace(t.Context(), 2)
-	if err != nil {
-		t.Fatal(err)
-	}
+	frozen := h.namespace(t, 1)
+	checked := h.namespace(t, 2)
 	if _, err := checked.WriteAt(t.Context(), bytes.Repeat([]byte{1}, 64<<10), 0); err != nil {
 		t.Fatal(err)
 	}
@@ -254,10 +239,7 @@ func TestScrubFrozen(t *testing.T) {
 	t.Parallel()
 	p := startTarget(t, "--volume", "check:freeze:manual:mem:1MiB")
 	h := dialHost(t, p.remote(), "tcp", nil)
-	ns, err := h.Namespace(t.Context(), 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ns := h.namespace(t, 1)
 	if _, err := ns.WriteAt(t.Context(), make([]byte, 64<<10), 0); err != nil {
 		t.Fatal(err)
 	}

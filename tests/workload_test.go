@@ -91,10 +91,7 @@ type slot struct {
 
 func newWorkload(t testing.TB, h *hostSide, nsid uint32, m *model, stamp *atomic.Uint64, seed uint64) *workload {
 	t.Helper()
-	ns, err := h.Namespace(t.Context(), nsid)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ns := h.namespace(t, nsid)
 	if ns.BlockSize() != m.blockSize || ns.Blocks() != uint64(m.blocks()) {
 		t.Fatalf("namespace %d has %d blocks of %d bytes, want %d of %d", nsid, ns.Blocks(), ns.BlockSize(), m.blocks(), m.blockSize)
 	}
