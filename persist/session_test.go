@@ -17,6 +17,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/blockdev"
 	"github.com/nvme-anywhere/nvmeof/blockdev/volumetest"
 	"github.com/nvme-anywhere/nvmeof/internal/sandbox"
+	"github.com/nvme-anywhere/nvmeof/internal/soon"
 )
 
 // TestRemount: a file system that was remounted has none of its former pages. If its device failed, or went away and
@@ -24,11 +25,14 @@ import (
 // write is there when the volume is reopened.
 func TestRemount(t *testing.T) {
 	for _, kind := range []string{"ext4", "btrfs"} {
-		t.Run(kind, func(t *testing.T) { testRemount(t, loopFS(t, kind)) })
+		t.Run(kind, func(t *testing.T) {
+			mount, unmount := loopFS(t, kind)
+			testRemount(t, mount, unmount)
+		})
 	}
 }
 
-func testRemount(t *testing.T, mount func() string) {
+func testRemount(t *testing.T, mount func() string, unmount func()) {
 	dir := mount()
 	path := filepath.Join(dir, "v")
 	v := mustOpen(t, path, blockdev.Options{Size: mib})
@@ -42,9 +46,7 @@ func testRemount(t *testing.T, mount func() string) {
 	work := (*v.extents.Load())[0].rec.workOff
 	before := v.super.session
 	abandon(t, v)
-	if err := unix.Unmount(dir, 0); err != nil {
-		t.Fatal(err)
-	}
+	unmount()
 	if mount() != dir {
 		t.Fatal("mounted elsewhere")
 	}
@@ -86,8 +88,9 @@ func abandon(t *testing.T, v *atomicVolume) {
 	}
 }
 
-// loopFS makes a file system in a file, and returns what mounts it, always with the same device in the same place.
-func loopFS(t *testing.T, kind string) (mount func() string) {
+// loopFS makes a file system in a file, and returns what mounts it, always with the same device in the same place, and
+// what unmounts it, also where somebody has just made a mount namespace, which has all mounts.
+func loopFS(t *testing.T, kind string) (mount func() string, unmount func()) {
 	t.Helper()
 	image, dir := filepath.Join(t.TempDir(), "image"), t.TempDir()
 	if err := os.WriteFile(image, nil, 0o600); err != nil {
@@ -111,10 +114,23 @@ func loopFS(t *testing.T, kind string) (mount func() string) {
 			t.Errorf("losetup -d: %v: %s", err, out)
 		}
 	})
-	return func() string {
+	mount = func() string {
 		run("mount", "-t", kind, device, dir)
 		return dir
 	}
+	unmount = func() {
+		if err := unix.Unmount(dir, 0); err != nil {
+			t.Fatal(err)
+		}
+		unused := func() bool { // a file system has its device exclusively
+			fd, err := unix.Open(device, unix.O_RDONLY|unix.O_EXCL, 0)
+			return err == nil && unix.Close(fd) == nil
+		}
+		if !soon.Until(unused) {
+			t.Skip("it is still mounted in another mount namespace")
+		}
+	}
+	return mount, unmount
 }
 
 // loopDevice returns a loop device of a new file of the given size.
@@ -152,7 +168,8 @@ func TestPageCaches(t *testing.T) {
 	}
 	for _, kind := range []string{"ext4", "btrfs"} {
 		t.Run(kind, func(t *testing.T) {
-			dir := loopFS(t, kind)()
+			mount, _ := loopFS(t, kind)
+			dir := mount()
 			want(t, inPlace, filepath.Join(dir, "in place"), mib, kind)
 			want(t, Open, filepath.Join(dir, "out of place"), mib, kind)
 		})
