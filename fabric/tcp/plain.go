@@ -33,16 +33,17 @@ func linger(c socket.Conn) {
 	_ = c.SetReadDeadline(time.Now().Add(lingerTime))
 	var discarded [1]unix.Iovec
 	setIov(&discarded[0], make([]byte, chunkSize))
-	_ = c.WhenReadable(func() bool {
-		for {
-			switch n, _, errno := c.Recv(discarded[:], false); {
-			case errno == unix.EAGAIN:
-				return false
-			case n == 0 && errno != unix.EINTR:
-				return true
-			}
+	for {
+		var n int
+		var errno unix.Errno
+		err := c.WhenReadable(func() bool { // once: only WhenReadable checks the deadline
+			n, _, errno = c.Recv(discarded[:], false)
+			return errno != unix.EAGAIN
+		})
+		if err != nil || n == 0 && errno != unix.EINTR {
+			return
 		}
-	})
+	}
 }
 
 // abort closes a host's connection by a reset, so that the system sends nothing of what it still holds, and the
