@@ -344,7 +344,8 @@ func (q *hostQueue) end(err error) {
 }
 
 // reason converts the error that ended the reader to the one that the host core sees, which is nil
-// after Close. It also returns the fault of the peer, if that is what ended the connection and it is to be told.
+// after Close. It also returns the fault of the peer, if that is what ended the connection and the
+// peer is to be told.
 func (q *hostQueue) reason(err error) (*pdu.FieldError, error) {
 	var fault *pdu.FieldError
 	switch {

@@ -68,7 +68,8 @@ func (c *targetConn) end(err error) {
 }
 
 // reason converts the error that ended the reader to the one that the engine and the user see, which
-// is nil after an orderly end. It also returns the fault of the peer, if that is what ended the connection and it is to be told.
+// is nil after an orderly end. It also returns the fault of the peer, if that is what ended the
+// connection and the peer is to be told.
 func (c *targetConn) reason(err error) (*pdu.FieldError, error) {
 	peer := c.attr.Remote
 	var fault *pdu.FieldError

@@ -30,8 +30,8 @@ type Listener interface {
 	Close() error
 }
 
-// Conn is one end of a connection. At a time one goroutine may receive, and another one send. Recv and Send never wait,
-// and must not be called after Close or Abort.
+// Conn is one end of a connection. At a time one goroutine may receive, and another one send. Recv, Send and Ended never
+// wait, and must not be called after Close or Abort.
 type Conn interface {
 	// LocalAddr and RemoteAddr return a *net.TCPAddr.
 	LocalAddr() net.Addr
