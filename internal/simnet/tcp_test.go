@@ -322,10 +322,14 @@ func TestTCPDeadlines(t *testing.T) {
 		if err := write(p.accepted, make([]byte, 64<<20)); !errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Errorf("nobody receives: %v", err)
 		}
+		waits := make(chan struct{})
 		go func() {
-			_, _, err := read(p.accepted, 10)
-			late <- err
+			late <- p.accepted.WhenReadable(func() bool {
+				close(waits)
+				return false
+			})
 		}()
+		<-waits // Recv must not be called after Close
 		_ = p.accepted.Close()
 		if err := <-late; !errors.Is(err, net.ErrClosed) {
 			t.Errorf("closed: %v", err)
