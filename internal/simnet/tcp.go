@@ -154,7 +154,8 @@ func (l *tcpListener) next() *tcpConn {
 	return c
 }
 
-// Close implements socket.Listener. It resets the connections that nobody accepted.
+// Close implements socket.Listener. It resets the connections that nobody accepted, and forgets those that aren't
+// established yet, whose peers are answered with a reset.
 func (l *tcpListener) Close() error {
 	t := l.tcp
 	t.mu.Lock()
@@ -168,6 +169,11 @@ func (l *tcpListener) Close() error {
 		c.reset()
 	}
 	l.waiting = nil
+	for _, c := range t.conns {
+		if c.listener == l {
+			c.forget()
+		}
+	}
 	return nil
 }
 

@@ -526,6 +526,22 @@ func TestTCPBacklog(t *testing.T) {
 	})
 }
 
+// TestTCPListenerClosedWhileOpening: who connects while a listener is closed may find the connection made, but then it
+// is reset, as nobody will ever accept it.
+func TestTCPListenerClosedWhileOpening(t *testing.T) {
+	simulated(t, goodTCPLink, func(_ *Network, p *tcpPair) {
+		time.AfterFunc(goodTCPLink.Latency*3/2, func() { _ = p.listener.Close() }) // between the SYN and its ACK
+		c, err := p.network.Dial(p.t.Context(), hostB, p.addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = c.SetReadDeadline(time.Now().Add(time.Minute))
+		_, _, err = read(c, 10)
+		p.fails(err, unix.ECONNRESET)
+		_ = c.Close()
+	})
+}
+
 // TestTCPStalled: what arrives at an address that stands still is taken afterwards: data can be received, although the
 // connection has ended by a reset that came later.
 func TestTCPStalled(t *testing.T) {
