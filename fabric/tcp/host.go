@@ -98,7 +98,7 @@ func (t *Transport) connect(ctx context.Context, a host.QueueAttr) (socket.Conn,
 	if err == nil {
 		return c, nil
 	}
-	if at, limited := ctx.Deadline(); limited && !time.Now().Before(at) {
+	if at, ok := ctx.Deadline(); ok && !time.Now().Before(at) {
 		<-ctx.Done() // net has a timer of its own for ctx's deadline, which may be first
 		return nil, ctx.Err()
 	}

@@ -15,7 +15,7 @@ import (
 // A message that names no ID of ours, a REQ or what concerns only that, goes to the Manager that the XOR of the sender's
 // bits 24 to 26 and 0 to 2 selects. So the connections of a host of our kind go to each Manager in turn; and those of
 // Linux, whose IDs count in the high byte. (Of 3, 5, 6 or 7 Managers some get more.) A peer that has restarted, and uses
-// the number of a queue pair again, may come to another Manager than before: it asks the others (see elsewhere).
+// the number of a queue pair again, may come to another Manager than before, which asks the others (see elsewhere).
 
 // MaxEngines is the largest number of Managers at one address.
 const MaxEngines = 8
