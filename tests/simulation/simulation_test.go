@@ -1,9 +1,11 @@
 package simulation
 
 import (
+	"maps"
 	"math"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -11,6 +13,7 @@ import (
 	"time"
 
 	"github.com/nvme-anywhere/nvmeof/internal/race"
+	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
 // Variables of the simulation.
@@ -38,12 +41,47 @@ func TestSimulation(t *testing.T) {
 		soak(t, text)
 		return
 	}
-	seeds := uint64(6)
-	if race.Enabled {
-		seeds = 2 // which takes as long
+	for _, seed := range seeds() {
+		if simulate(t, seed); t.Failed() {
+			return
+		}
 	}
-	for seed := uint64(1); seed <= seeds && !t.Failed(); seed++ {
-		simulate(t, seed)
+}
+
+// seeds returns the seeds that TestSimulation runs. TestSeeds says why these.
+func seeds() []uint64 {
+	all := []uint64{12, 1, 29, 14, 17, 3}
+	if race.Enabled {
+		return all[:2] // which takes as long
+	}
+	return all
+}
+
+// TestSeeds: the few worlds that TestSimulation runs have everything that worlds differ in between them: both kinds of
+// ports, digests that cover all, so that data is damaged, a keeper of reservations, and disks that execute requests in
+// any order.
+func TestSeeds(t *testing.T) {
+	missing := map[string]bool{"rdma": true, "tcp": true, "damage": true, "reservations": true, "disorder": true}
+	for _, seed := range seeds() {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, seed)
+			defer w.close()
+			for _, kind := range w.kinds {
+				delete(missing, kind.String())
+				if kind == nvme.TransportTCP && w.tcp.covered() {
+					delete(missing, "damage")
+				}
+			}
+			if w.keeper != nil {
+				delete(missing, "reservations")
+			}
+			if w.unordered {
+				delete(missing, "disorder")
+			}
+		})
+	}
+	if len(missing) > 0 {
+		t.Errorf("no world has %v", slices.Sorted(maps.Keys(missing)))
 	}
 }
 
