@@ -169,14 +169,15 @@ func (q *queueAIO) submit(r *Request) {
 
 // begin hands the rest of r to the kernel, or else to a worker.
 func (q *queueAIO) begin(r *Request) {
-	if !q.v.lockRange(r) {
-		return
-	}
 	q.mu.Lock()
 	n := len(q.free)
 	if n == 0 {
 		q.mu.Unlock()
 		q.v.pool.Submit(r)
+		return
+	}
+	if !q.v.lockRange(r) { // not before there is room: everybody looks at all who have their ranges
+		q.mu.Unlock()
 		return
 	}
 	s := q.free[n-1]

@@ -3,6 +3,7 @@ package blockdev
 import (
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/ncw/directio"
@@ -202,6 +203,40 @@ func TestAIOFull(t *testing.T) {
 	if err := v.Close(); err != nil || len(done) > 0 {
 		t.Errorf("%d requests are answered twice, %v", len(done), err)
 	}
+}
+
+// TestAIOFullLocks: requests that wait for a worker don't have their ranges yet. There can be many, and everybody who
+// wants a range looks at all that have one.
+func TestAIOFullLocks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v := openInternal(t, IOBuffered)
+		a := &idleAIO{goOn: make(chan struct{}), end: make(chan struct{})}
+		s := stopHalfway(v, OpRead)
+		v.kernel, v.aio = nil, newAIO(v, a)
+		v.pool.Close()
+		v.pool = NewPool(1, v.run)
+		const more = 40
+		done := make(chan error, aioEntries+more)
+		for i := range int64(aioEntries + more) {
+			v.Submit(&Request{Op: OpRead, Offset: i % aioEntries * 4096, Length: 4096, Bufs: [][]byte{make([]byte, 4096)},
+				Complete: func(r *Request) { done <- r.Err }})
+		}
+		<-s.stopped
+		synctest.Wait()
+		if n := len(v.ranges.holders); n != aioEntries+1 {
+			t.Errorf("%d requests have their ranges, though the kernel has %d and a worker one", n, aioEntries)
+		}
+		close(s.goOn)
+		close(a.goOn)
+		for range aioEntries + more {
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		}
+		if err := v.Close(); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // fullAIO is asynchronous I/O that takes nothing.

@@ -26,9 +26,10 @@ type rangeLock struct {
 
 const rangeEntries = 1024 // a power of two
 
-// newRangeLock returns a lock with room for the holders that there can be at once unless some had to wait.
+// newRangeLock returns a lock with room for as many holders as the kernel's queue and the workers make, unless some had
+// to wait or were refused.
 func newRangeLock(resume func(*Request)) *rangeLock {
-	return &rangeLock{resume: resume, holders: make([]*Request, 0, poolSize+1)}
+	return &rangeLock{resume: resume, holders: make([]*Request, 0, aioEntries+poolSize)}
 }
 
 // lock returns true if r has its range now, or had it already. Otherwise resume is called when it has.
