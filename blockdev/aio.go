@@ -160,7 +160,7 @@ func (q *queueAIO) submit(r *Request) {
 	switch {
 	case r.Op == OpWrite && q.writes != nil:
 		q.writes.submit(r)
-	case r.Op == OpWrite && q.v.sentry.pause() > 0:
+	case r.Op == OpWrite && (q.v.sentry.pause() > 0 || r.unwanted()):
 		q.v.pool.Submit(r)
 	default:
 		q.begin(r)

@@ -1,7 +1,9 @@
 package blockdev
 
 import (
+	"errors"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -237,6 +239,27 @@ func TestAIOFullLocks(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// TestAIOUnwanted: a write that had to wait for its blocks, and became unwanted meanwhile, isn't passed to the kernel.
+func TestAIOUnwanted(t *testing.T) {
+	v := openInternal(t, IOBuffered)
+	a := &idleAIO{goOn: make(chan struct{}), end: make(chan struct{})}
+	v.kernel, v.aio = nil, newAIO(v, a)
+	_, read := submitted(v, OpRead, 0, make([]byte, 4096))
+	var unwanted atomic.Bool
+	refused := make(chan error, 1)
+	v.Submit(&Request{Op: OpWrite, Length: 4096, Bufs: [][]byte{filled(3)}, Unwanted: unwanted.Load,
+		Complete: func(r *Request) { refused <- r.Err }})
+	unwanted.Store(true)
+	close(a.goOn)
+	<-read
+	if err := <-refused; !errors.Is(err, ErrUnwanted) {
+		t.Errorf("an unwanted write: %v", err)
+	}
+	if err := v.Close(); err != nil {
+		t.Error(err)
+	}
 }
 
 // fullAIO is asynchronous I/O that takes nothing.
