@@ -137,7 +137,7 @@ func (v *file) Submit(r *Request) {
 	}
 	r.done = 0
 	v.commits.begin(r)
-	if r.Op == OpWrite {
+	if r.changes() {
 		v.sentry.watch()
 	}
 	switch {
@@ -179,17 +179,14 @@ func (v *file) run(w *scratch, r *Request) {
 	if !v.lockRange(r) {
 		return
 	}
+	if r.changes() && !v.stillWanted(r) {
+		v.finish(r, ErrUnwanted)
+		return
+	}
 	var err error
 	durable := !r.FUA
 	switch r.Op {
-	case OpWrite:
-		time.Sleep(v.sentry.pause()) //nolint:forbidigo // what is waited for may not come
-		if r.unwanted() {
-			err = ErrUnwanted
-			break
-		}
-		fallthrough
-	case OpRead:
+	case OpRead, OpWrite:
 		durable, err = v.transfer(w, r)
 	case OpFlush:
 		v.commits.run(r, v.store.sync, v.finish)
@@ -210,6 +207,12 @@ func (v *file) run(w *scratch, r *Request) {
 	} else {
 		v.commit(r)
 	}
+}
+
+// stillWanted reports whether r, which changes the volume, is to be done, after a pause if that can't be known yet.
+func (v *file) stillWanted(r *Request) bool {
+	time.Sleep(v.sentry.pause()) //nolint:forbidigo // what is waited for may not come
+	return !r.unwanted()
 }
 
 // commit makes r durable, whose data the system has accepted, or fails it if a sync has failed meanwhile.

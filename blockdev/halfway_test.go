@@ -137,6 +137,32 @@ func TestWriteMeetsRead(t *testing.T) {
 	}
 }
 
+// TestUnwantedMeetsWrite: what became unwanted while it waited for its blocks changes nothing there, whatever it is.
+func TestUnwantedMeetsWrite(t *testing.T) {
+	for _, op := range []Op{OpWrite, OpWriteZeroes, OpDiscard} {
+		v := openWhole(t)
+		s := stopHalfway(v, OpWrite)
+		_, written := submitted(v, OpWrite, 0, filled(1))
+		<-s.stopped
+		late := &Request{Op: op, Length: 4096, Unwanted: func() bool { return true }}
+		if op == OpWrite {
+			late.Bufs = [][]byte{filled(2)}
+		}
+		refused := make(chan error, 1)
+		late.Complete = func(r *Request) { refused <- r.Err }
+		v.Submit(late)
+		close(s.goOn)
+		<-written
+		if err := <-refused; !errors.Is(err, ErrUnwanted) {
+			t.Errorf("an unwanted %v: %v", op, err)
+		}
+		r := &Request{Op: OpRead, Length: 4096, Bufs: [][]byte{make([]byte, 4096)}}
+		if await(t, v, r); !bytes.Equal(r.Bufs[0], filled(1)) {
+			t.Errorf("an unwanted %v has changed the block to %d", op, r.Bufs[0][0])
+		}
+	}
+}
+
 // TestBlockHalfCached: a block of which the page cache has only a part is read by a worker as a whole.
 func TestBlockHalfCached(t *testing.T) {
 	const block = MaxBlockSize

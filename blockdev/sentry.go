@@ -85,5 +85,8 @@ func (s *sentry) pause() time.Duration {
 	return 0
 }
 
+// changes reports whether r changes the volume's content.
+func (r *Request) changes() bool { return r.Op != OpRead && r.Op != OpFlush }
+
 // unwanted reports whether r is no longer wanted.
 func (r *Request) unwanted() bool { return r.Unwanted != nil && r.Unwanted() }
