@@ -104,24 +104,29 @@ func (c *controller) lastSeen() time.Duration {
 	return time.Duration(seen)
 }
 
-// silent reports whether the host has sent nothing for half the timeout. A living one sends something that often, and
-// one that was cut off doesn't give its connections up before that, unless it learns of the loss in another way.
-func (c *controller) silent() bool {
+// silent reports whether the host has sent nothing for half the timeout, and for how much longer than that. A living one
+// sends something that often, and one that was cut off doesn't give its connections up before that, unless it learns of
+// the loss in another way.
+func (c *controller) silent() (longer time.Duration, silent bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.kato > 0 && time.Duration(c.t.Now())-c.lastSeen() >= c.kato/2
+	longer = time.Duration(c.t.Now()) - c.lastSeen() - c.kato/2
+	return longer, c.kato > 0 && longer >= 0
 }
 
 // postponed reports whether step is postponed until the host is heard of again, or its connection has ended. A command
 // that has waited needs that: if the network was cut meanwhile, the host may have sent it again by another path, and
 // then written something else to the same blocks, which it would undo.
+//
+// Looks become rarer the longer the host is silent: it may have thousands of commands.
 func (r *Request) postponed(step func(*Request)) bool {
 	e := &r.engine
-	if !e.q.ctrl.silent() {
+	longer, silent := e.q.ctrl.silent()
+	if !silent {
 		return false
 	}
 	e.turn = false
-	time.AfterFunc(firstLook, func() { step(r) })
+	time.AfterFunc(min(max(longer/4, firstLook), rarestLook), func() { step(r) })
 	return true
 }
 

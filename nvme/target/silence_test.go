@@ -113,7 +113,7 @@ func TestWaitingOfSilentHost(t *testing.T) {
 		default:
 		}
 		s.admin.must(keepAlive, nil)
-		time.Sleep(firstLook)
+		time.Sleep(rarestLook)
 		synctest.Wait()
 		select {
 		case <-waiting.done:
@@ -152,4 +152,30 @@ func TestWaitingOfHostHeardOf(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestLooksAtSilentHost: a command that waits for a silent host looks soon whether it is heard of, then more and more
+// rarely: with thousands of commands and a timeout of minutes the looks would otherwise keep a processor busy.
+func TestLooksAtSilentHost(t *testing.T) {
+	slowVolume(t, func(t *testing.T, tg *Target, _ *testVolume) {
+		c := dial(t, tg)
+		connectAdmin(c, testNQN, 120_000)
+		time.Sleep(time.Minute)
+		r := &Request{}
+		r.engine.q = c.q
+		var looks []time.Time
+		var look func(*Request)
+		look = func(r *Request) {
+			looks = append(looks, time.Now())
+			r.postponed(look)
+		}
+		look(r)
+		time.Sleep(30 * time.Second)
+		c.must(keepAlive, nil)
+		time.Sleep(rarestLook)
+		synctest.Wait()
+		if n := len(looks); n < 4 || looks[1].Sub(looks[0]) != firstLook || n > 20+int(30*time.Second/rarestLook) {
+			t.Errorf("%d looks in 30 s, the first two at %v", n, looks[:min(n, 2)])
+		}
+	})
 }
