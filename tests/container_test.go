@@ -1,6 +1,8 @@
 package tests
 
 import (
+	"errors"
+	"io/fs"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -41,7 +43,9 @@ func newContainer(t *testing.T) *container {
 	t.Cleanup(func() { _ = os.Chmod(c.root, 0o755) }) // so that it can be removed
 	try := exec.Command("/nvmetgt", "--version")
 	c.contain(try)
-	if err := try.Start(); err != nil {
+	if err := try.Start(); errors.Is(err, fs.ErrNotExist) {
+		t.Fatalf("the program needs another one to be started: %v", err)
+	} else if err != nil {
 		t.Skipf("no namespaces here: %v", err)
 	}
 	if err := try.Wait(); err != nil {
