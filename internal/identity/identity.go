@@ -65,8 +65,8 @@ var (
 	errZero  = errors.New("it holds the UUID of all zeroes, which names nobody")
 )
 
-// Load returns the identity, the same each time unless it is Unsaved. If a file exists but can't be used, the error is a *FileError:
-// otherwise the host would lose reservations and access by getting another name.
+// Load returns the identity, the same each time unless it is Unsaved. If a file exists but can't be used, the error is a
+// *FileError: otherwise the host would lose reservations and access by getting another name.
 func (s Store) Load() (Identity, error) {
 	if id, err := s.saved(); err != nil || id.NQN != "" {
 		return id, err
