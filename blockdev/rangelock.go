@@ -57,13 +57,17 @@ func (l *rangeLock) unlock(r *Request) {
 	var next requestQueue
 	waiting := l.waiting.take()
 	for w := waiting.pop(); w != nil; w = waiting.pop() {
-		if w.excludes(r) && !l.mustWait(w) {
-			l.give(w)
-			next.push(w)
-		} else {
+		if !w.excludes(r) || l.mustWait(w) {
 			l.waiting.push(w)
+			continue
+		}
+		l.give(w)
+		next.push(w)
+		if w.writes() && w.covers(r) {
+			break // all others who waited for r wait for w now
 		}
 	}
+	l.waiting.join(waiting)
 	l.mu.Unlock()
 	for w := next.pop(); w != nil; w = next.pop() {
 		l.resume(w)
@@ -137,4 +141,9 @@ func (r *Request) writes() bool { return r.Op == OpWrite || r.Op == OpWriteZeroe
 // excludes reports whether r and o may not be done at once.
 func (r *Request) excludes(o *Request) bool {
 	return (r.writes() || o.writes()) && r.Offset < o.Offset+o.Length && o.Offset < r.Offset+r.Length
+}
+
+// covers reports whether all of o's range is in r's.
+func (r *Request) covers(o *Request) bool {
+	return r.Offset <= o.Offset && o.Offset+o.Length <= r.Offset+r.Length
 }

@@ -1,6 +1,7 @@
 package blockdev
 
 import (
+	"math/rand/v2"
 	"slices"
 	"testing"
 )
@@ -107,6 +108,31 @@ func TestRangeLockCounts(t *testing.T) {
 		}
 		if l.begun(r) != l.ended(r) {
 			t.Errorf("a %v of %d at %d is seen when it is over", x.w.Op, x.w.Length, x.w.Offset)
+		}
+	}
+}
+
+// TestRangeLockModel: whatever the ranges are, each request goes on as soon as no earlier one of its blocks is left that
+// excludes it, and not before.
+func TestRangeLockModel(t *testing.T) {
+	for seed := range uint64(200) {
+		rnd := rand.New(rand.NewPCG(seed, 0))
+		var all []*Request // that aren't done, in order of arrival
+		l := newRangeLock(func(*Request) {})
+		for step := range 200 {
+			if i := rnd.IntN(24); i >= len(all) {
+				first := rnd.Int64N(8)
+				all = append(all, at([]Op{OpRead, OpWrite, OpDiscard, OpWriteZeroes}[rnd.IntN(4)], first, first+1+rnd.Int64N(4)))
+				l.lock(all[len(all)-1])
+			} else if all[i].locked {
+				l.unlock(all[i])
+				all = slices.Delete(all, i, i+1)
+			}
+			for i, r := range all {
+				if want := !slices.ContainsFunc(all[:i], r.excludes); r.locked != want {
+					t.Fatalf("seed %d, step %d: a %v of %d at %d has its range: %v", seed, step, r.Op, r.Length, r.Offset, r.locked)
+				}
+			}
 		}
 	}
 }

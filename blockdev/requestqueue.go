@@ -32,3 +32,14 @@ func (q *requestQueue) take() requestQueue {
 	*q = requestQueue{}
 	return all
 }
+
+// join adds all requests of another queue, in their order.
+func (q *requestQueue) join(more requestQueue) {
+	switch {
+	case more.empty():
+	case q.empty():
+		*q = more
+	default:
+		q.last.next, q.last = more.first, more.last
+	}
+}
