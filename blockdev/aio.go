@@ -176,7 +176,7 @@ func (q *queueAIO) begin(r *Request) {
 		q.v.pool.Submit(r)
 		return
 	}
-	if !q.v.lockRange(r) { // not before there is room: everybody looks at all who have their ranges
+	if !q.v.lockRange(r) { // only now: others look at all that have their ranges, and many may wait for room
 		q.mu.Unlock()
 		return
 	}

@@ -225,7 +225,7 @@ func TestAIOFullLocks(t *testing.T) {
 		}
 		<-s.stopped
 		synctest.Wait()
-		if n := len(v.ranges.holders); n != aioEntries+1 {
+		if n := len(v.ranges.others); n != aioEntries+1 {
 			t.Errorf("%d requests have their ranges, though the kernel has %d and a worker one", n, aioEntries)
 		}
 		close(s.goOn)

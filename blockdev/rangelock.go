@@ -6,8 +6,8 @@ import (
 	"sync/atomic"
 )
 
-// rangeLock keeps a write of a file away from other requests of the same blocks. The page cache doesn't, nor need a
-// device whose sectors are smaller than blocks, so that a read could return a block half old and half new. A request
+// rangeLock keeps a write of a file away from other requests of the same blocks. Neither the page cache nor a device
+// whose sectors are smaller than blocks has to do that, so a read could return a block half old and half new. A request
 // locks exactly its range, all of it at once, so nobody holds a block and waits for another. One that has to wait does
 // so without a goroutine, in a queue that is fair.
 //
@@ -18,7 +18,8 @@ type rangeLock struct {
 	resume func(*Request) // has a request done that waited, and now has its range; must not block
 
 	mu      sync.Mutex
-	holders []*Request
+	writers []*Request // that have their ranges
+	others  []*Request // that have theirs, and exclude only writers
 	waiting requestQueue
 
 	writes [rangeEntries]struct{ begun, ended atomic.Uint64 } // of stripes
@@ -26,10 +27,10 @@ type rangeLock struct {
 
 const rangeEntries = 1024 // a power of two
 
-// newRangeLock returns a lock with room for as many holders as the kernel's queue and the workers make, unless some had
-// to wait or were refused.
+// newRangeLock returns a lock with room for as many requests as the kernel's queue and the workers do at once.
 func newRangeLock(resume func(*Request)) *rangeLock {
-	return &rangeLock{resume: resume, holders: make([]*Request, 0, aioEntries+poolSize)}
+	const room = aioEntries + poolSize
+	return &rangeLock{resume: resume, writers: make([]*Request, 0, room), others: make([]*Request, 0, room)}
 }
 
 // lock returns true if r has its range now, or had it already. Otherwise resume is called when it has.
@@ -74,12 +75,10 @@ func (l *rangeLock) unlock(r *Request) {
 	}
 }
 
-// mustWait reports whether r must wait for a holder, or for a request that waits already.
+// mustWait reports whether r must wait for one that has its range, or for one that waits already.
 func (l *rangeLock) mustWait(r *Request) bool {
-	for _, h := range l.holders {
-		if r.excludes(h) {
-			return true
-		}
+	if slices.ContainsFunc(l.writers, r.excludes) || r.writes() && slices.ContainsFunc(l.others, r.excludes) {
+		return true
 	}
 	for w := l.waiting.first; w != nil; w = w.next {
 		if r.excludes(w) {
@@ -91,7 +90,8 @@ func (l *rangeLock) mustWait(r *Request) bool {
 
 func (l *rangeLock) give(r *Request) {
 	r.locked = true
-	l.holders = append(l.holders, r)
+	like := l.like(r)
+	*like = append(*like, r)
 	if r.writes() {
 		for s, last := rangeStripes(r); s <= last; s++ {
 			l.writes[s%rangeEntries].begun.Add(1)
@@ -106,9 +106,19 @@ func (l *rangeLock) take(r *Request) {
 			l.writes[s%rangeEntries].ended.Add(1)
 		}
 	}
-	i, last := slices.Index(l.holders, r), len(l.holders)-1
-	l.holders[i], l.holders[last] = l.holders[last], nil
-	l.holders = l.holders[:last]
+	like := l.like(r)
+	all := *like
+	i, last := slices.Index(all, r), len(all)-1
+	all[i], all[last] = all[last], nil
+	*like = all[:last]
+}
+
+// like returns those with their ranges among which r belongs.
+func (l *rangeLock) like(r *Request) *[]*Request {
+	if r.writes() {
+		return &l.writers
+	}
+	return &l.others
 }
 
 // ended counts the writes that have ended in r's stripes.

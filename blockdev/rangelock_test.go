@@ -69,7 +69,7 @@ func TestRangeLockIsFair(t *testing.T) {
 	unlock(second, wide)
 	unlock(wide, behind)
 	unlock(behind)
-	if len(l.holders) != 0 || !l.waiting.empty() {
+	if len(l.writers)+len(l.others) != 0 || !l.waiting.empty() {
 		t.Error("somebody is left")
 	}
 	unlock(behind) // has nothing any more
@@ -115,7 +115,7 @@ func TestRangeLockCounts(t *testing.T) {
 // TestRangeLockModel: whatever the ranges are, each request goes on as soon as no earlier one of its blocks is left that
 // excludes it, and not before.
 func TestRangeLockModel(t *testing.T) {
-	for seed := range uint64(200) {
+	for seed := range uint64(50) {
 		rnd := rand.New(rand.NewPCG(seed, 0))
 		var all []*Request // that aren't done, in order of arrival
 		l := newRangeLock(func(*Request) {})
