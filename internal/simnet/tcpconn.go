@@ -162,25 +162,27 @@ func (c *tcpConn) RTT() time.Duration {
 
 // CloseRead implements socket.Conn.
 func (c *tcpConn) CloseRead() error {
-	c.tcp.mu.Lock()
-	defer c.tcp.mu.Unlock()
-	if c.state == gone {
-		return opError("close", c.at.remote, os.NewSyscallError("shutdown", unix.ENOTCONN))
-	}
-	c.readShut = true
-	c.readable.signal()
-	return nil
+	return c.shutdown(func() {
+		c.readShut = true
+		c.readable.signal()
+	})
 }
 
 // CloseWrite implements socket.Conn.
 func (c *tcpConn) CloseWrite() error {
+	return c.shutdown(func() {
+		c.finished = true
+		c.push()
+	})
+}
+
+func (c *tcpConn) shutdown(how func()) error {
 	c.tcp.mu.Lock()
 	defer c.tcp.mu.Unlock()
 	if c.state == gone {
 		return opError("close", c.at.remote, os.NewSyscallError("shutdown", unix.ENOTCONN))
 	}
-	c.finished = true
-	c.push()
+	how()
 	return nil
 }
 

@@ -51,9 +51,7 @@ func (r *Request) connect() {
 	no := q.connect(&r.Cmd, &d, buf[:])
 	if no != nil {
 		q.state.CompareAndSwap(queueConnecting, queueNew)
-		q.t.refused(q, &r.Cmd, &d, no)
-		r.CQE.SetDW0(uint32(no.where))
-		r.respond(no.status)
+		r.refuseConnect(&d, no)
 		return
 	}
 	q.timer.Stop()
@@ -66,12 +64,16 @@ func (r *Request) connect() {
 	r.respond(nvme.StatusSuccess)
 }
 
-func (t *Target) refused(q *Queue, cmd *nvme.Command, d *nvme.ConnectData, no *refusal) {
-	t.mu.Lock()
-	t.totals(q.attr.Transport).refusedConnects++
-	t.mu.Unlock()
-	t.log.Warn("Connect refused: "+no.why, "transport", q.attr.Transport.String(), "remote", q.attr.Remote,
-		"subsystem", d.SubNQN, "host", d.HostNQN, "qid", cmd.ConnectQID())
+// refuseConnect answers Connect with a refusal; d is as much of its data as is known.
+func (r *Request) refuseConnect(d *nvme.ConnectData, no *refusal) {
+	q := r.engine.q
+	q.t.mu.Lock()
+	q.t.totals(q.attr.Transport).refusedConnects++
+	q.t.mu.Unlock()
+	q.t.log.Warn("Connect refused: "+no.why, "transport", q.attr.Transport.String(), "remote", q.attr.Remote,
+		"subsystem", d.SubNQN, "host", d.HostNQN, "qid", r.Cmd.ConnectQID())
+	r.CQE.SetDW0(uint32(no.where))
+	r.respond(no.status)
 }
 
 // connect checks Connect and makes q the queue that it asks for.

@@ -53,6 +53,14 @@ type wrongConnect struct {
 	result nvme.ConnectInvalid
 }
 
+// refusals returns how many Connects the target has refused.
+func (r *connectRig) refusals() (n uint64) {
+	for _, s := range r.tg.Snapshot().Transports {
+		n += s.RefusedConnects
+	}
+	return n
+}
+
 // refuse sends a Connect that would succeed, except for what tc changes.
 func (r *connectRig) refuse(cmd nvme.Command, cntlid uint16, tc wrongConnect) {
 	r.t.Run(tc.name, func(t *testing.T) {
@@ -65,7 +73,11 @@ func (r *connectRig) refuse(cmd nvme.Command, cntlid uint16, tc wrongConnect) {
 		if tc.change != nil {
 			tc.change(&cmd, data)
 		}
+		refused := r.refusals()
 		cqe := c.fails(cmd, data, tc.status)
+		if n := r.refusals() - refused; n != 1 {
+			t.Errorf("%d refusals were counted", n)
+		}
 		if got := nvme.ConnectInvalid(cqe.DW0()); got != tc.result {
 			t.Errorf("result %v (%#x), want %v", got, uint32(got), tc.result)
 		}

@@ -70,13 +70,8 @@ func TestExpectDuringConnect(t *testing.T) {
 	var read nvme.Command
 	read.SetIO(nvme.OpRead, 1, 0, 8, 0)
 	fr := c.start(connectCommand(2, 31, 0), connectData(t, s.cntlid, testNQN))
-	for connecting := true; connecting; {
+	for connecting := true; connecting; connecting = !fr.answered() {
 		c.q.Expect(&read)
-		select {
-		case <-fr.done:
-			connecting = false
-		default:
-		}
 	}
 	if st := fr.wait().Status(); st != nvme.StatusSuccess {
 		t.Errorf("Connect: status %#x", uint16(st))

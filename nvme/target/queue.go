@@ -170,8 +170,7 @@ func (r *Request) fusable() bool {
 	}
 	r.engine.q.dropFused()
 	if r.connects() { // it never fails with Invalid Field in Command ("Connect Command and Response")
-		r.CQE.SetDW0(uint32(nvme.InvalidCommand(loc & (1<<locBit - 1))))
-		r.respond(nvme.StatusConnectInvalidParameter | nvme.StatusDNR)
+		r.refuseConnect(&nvme.ConnectData{}, refuseCommand(offFUSE, "flags %#02x, want %#02x (SGL, not fused)", r.Cmd.Flags(), nvme.FlagsSGL))
 		return false
 	}
 	r.fail(nvme.StatusInvalidField, loc)
