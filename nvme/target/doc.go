@@ -71,6 +71,7 @@
 //	a command that has waited, of a host its host is heard of, or its          postponed (timer)         keepalive.go
 //	that is silent                       connection ends
 //	Target.Drain                         no command is under way, no user      ticker                    drain.go
+//	Disconnect                           the commands before it are answered   deleteQueue (timer)       fabrics.go
 //	commands that a draining queue keeps the connection ends                   giveBack                  drain.go
 //	Abort of a chain                     the volume has done its operation     endChain                  chain.go
 //	the Compare of a fused pair          the next command of its queue comes   takeFused, dropFused      fused.go
@@ -92,8 +93,8 @@
 //	     Connect               attach
 //	new ─────────► connecting ────────┬───────────────────────► connected ◄──► fused: holds a Compare
 //	 ▲                  │             └─► authenticating ─────►   │    │
-//	 └──────────────────┘                               ◄─────────┘    │ quiesce, or the controller
-//	       refused                             reauthentication        ▼ has ended
+//	 └──────────────────┘                               ◄─────────┘    │ quiesce, Disconnect, or
+//	       refused                             reauthentication        ▼ the controller has ended
 //	                                           failed                 draining: begins no command
 //
 //	any: Closing ► down

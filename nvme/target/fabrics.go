@@ -1,6 +1,10 @@
 package target
 
-import "github.com/nvme-anywhere/nvmeof/nvme"
+import (
+	"time"
+
+	"github.com/nvme-anywhere/nvmeof/nvme"
+)
 
 // offFCType is the byte of a Fabrics command that holds its type.
 const offFCType = 4
@@ -51,14 +55,28 @@ func (r *Request) fabrics() {
 	}
 }
 
-// disconnect executes Disconnect, which ends the I/O queue that carries it. The connection is closed when the response
-// has been sent.
+// disconnect executes Disconnect, which ends the I/O queue that carries it: the queue begins no more commands.
 func (r *Request) disconnect() {
 	switch {
 	case r.engine.q.qid == 0:
 		r.fail(nvme.StatusInvalidQueueType, offFCType)
 	case r.Cmd.CDW10()&0xffff != 0:
 		r.fail(nvme.StatusConnectFormat, offCDW10)
+	default:
+		r.engine.q.state.CompareAndSwap(queueConnected, queueDraining)
+		r.deleteQueue()
+	}
+}
+
+// deleteQueue responds to Disconnect when all commands before it are answered: its response has to be the last one of
+// the queue ("Disconnect Command and Response"). The connection is closed when the response has been sent.
+func (r *Request) deleteQueue() {
+	q := r.engine.q
+	switch {
+	case q.state.Load() == queueDown:
+		r.respond(nvme.StatusAbortSQDeleted)
+	case q.underWay() > 1:
+		time.AfterFunc(firstLook, r.deleteQueue)
 	default:
 		r.engine.hangUp = true
 		r.respond(nvme.StatusSuccess)

@@ -124,32 +124,25 @@ func TestHeldAfterLostController(t *testing.T) {
 // TestHeldAfterLostQueue: an I/O queue that takes the place of one that ended, on the same controller, executes nothing
 // where the volume still has a command of that one, and neither does any other queue of the controller.
 func TestHeldAfterLostQueue(t *testing.T) {
-	for name, end := range map[string]func(*session){
-		"connection lost": func(s *session) { s.io.Disconnect(errLost) },
-		"Disconnect":      func(s *session) { s.io.must(command((*nvme.Command).SetDisconnect), nil) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			slowVolume(t, func(t *testing.T, tg *Target, v *testVolume) {
-				s := connect(t, tg, testNQN)
-				other := s.addQueue(t, tg, 2, testNQN)
-				v.setHold(true)
-				s.writes(1, 1)
-				end(s)
-				synctest.Wait()
-				s.io = s.addQueue(t, tg, 1, testNQN)
-				s.io.must(ioWrite(2, 3))
-				other.must(ioWrite(2, 4))
-				also := other.start(ioCommand(nvme.OpRead, 0, 1, 0), make([]byte, 4096))
-				heldUntilReleased(t, s, v)
-				also.wait()
-				if state := tg.Subsystem(testNQN).namespace(1).state.Load(); state != 0 {
-					t.Errorf("reads and writes still look at %#x", state)
-				}
-				other.hangUp(nil)
-				s.close()
-			})
-		})
-	}
+	slowVolume(t, func(t *testing.T, tg *Target, v *testVolume) {
+		s := connect(t, tg, testNQN)
+		other := s.addQueue(t, tg, 2, testNQN)
+		v.setHold(true)
+		s.writes(1, 1)
+		s.io.Disconnect(errLost)
+		synctest.Wait()
+		s.io = s.addQueue(t, tg, 1, testNQN)
+		s.io.must(ioWrite(2, 3))
+		other.must(ioWrite(2, 4))
+		also := other.start(ioCommand(nvme.OpRead, 0, 1, 0), make([]byte, 4096))
+		heldUntilReleased(t, s, v)
+		also.wait()
+		if state := tg.Subsystem(testNQN).namespace(1).state.Load(); state != 0 {
+			t.Errorf("reads and writes still look at %#x", state)
+		}
+		other.hangUp(nil)
+		s.close()
+	})
 }
 
 // TestHeldInOneSubsystem: what a host left in one subsystem holds none of its commands in another.

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/nvme-anywhere/nvmeof/blockdev"
 	"github.com/nvme-anywhere/nvmeof/internal/soon"
@@ -251,6 +252,39 @@ func TestDisconnectCommand(t *testing.T) {
 	s.io.waitClosed()
 	s.io = s.addQueue(t, tg, 1, testNQN)
 	s.close()
+}
+
+// TestDisconnectLast: Disconnect is answered after all commands before it, and no command after it is executed.
+func TestDisconnectLast(t *testing.T) {
+	for name, c := range map[string]struct {
+		end  func(*session, *testVolume)
+		want nvme.Status
+	}{
+		"volume answers":  {func(_ *session, v *testVolume) { v.release() }, nvme.StatusSuccess},
+		"connection lost": {func(s *session, _ *testVolume) { s.io.Disconnect(errLost) }, nvme.StatusAbortSQDeleted},
+	} {
+		t.Run(name, func(t *testing.T) {
+			slowVolume(t, func(t *testing.T, tg *Target, v *testVolume) {
+				s := connect(t, tg, testNQN)
+				v.setHold(true)
+				write := s.writes(1, 1)
+				last := s.io.start(command((*nvme.Command).SetDisconnect), nil)
+				late := s.writes(2, 1)
+				time.Sleep(aWhile)
+				if write.answered() || last.answered() || late.answered() {
+					t.Errorf("answered too early: write %t, Disconnect %t, write after it %t", write.answered(), last.answered(), late.answered())
+				}
+				c.end(s, v)
+				time.Sleep(aWhile)
+				endsFused(t, "Disconnect", last, c.want)
+				endsFused(t, "write after it", late, nvme.StatusAbortSQDeleted)
+				v.release()
+				s.io.waitClosed()
+				endsFused(t, "write", write, nvme.StatusSuccess)
+				s.admin.hangUp(nil)
+			})
+		})
+	}
 }
 
 // TestReset: CC.EN = 0 deletes the I/O queues and keeps the admin queue.
