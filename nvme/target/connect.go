@@ -61,6 +61,9 @@ func (r *Request) connect() {
 		res |= nvme.ConnectATR
 	}
 	r.CQE.SetDW0(uint32(res))
+	if q.sq.Load()&sqNoFlow != 0 {
+		r.CQE.SetSQHD(0xffff) // grants that SQ flow control is disabled; from then on SQHD is 0
+	}
 	r.respond(nvme.StatusSuccess)
 }
 

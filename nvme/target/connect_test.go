@@ -336,7 +336,7 @@ func TestEnableAllCommandSets(t *testing.T) {
 	}
 }
 
-// TestQueueHead: SQHD counts completions modulo the size, or is FFFFh without flow control.
+// TestQueueHead: SQHD counts completions modulo the size. Without flow control it is FFFFh for Connect, and then 0.
 func TestQueueHead(t *testing.T) {
 	tg := newTarget(t)
 	c := dial(t, tg)
@@ -358,10 +358,11 @@ func TestQueueHead(t *testing.T) {
 	s.close()
 	c = dial(t, tg)
 	cmd := command(func(c *nvme.Command) { c.SetConnect(0, 31, nvme.CATTRNoSQFlowControl, 0) })
-	for range 2 {
-		if h := c.do(cmd, connectData(t, nvme.CNTLIDDynamic, testNQN)).SQHD(); h != 0xffff {
-			t.Errorf("SQHD %#x without flow control", h)
-		}
+	if h := c.must(cmd, connectData(t, nvme.CNTLIDDynamic, testNQN)).SQHD(); h != 0xffff {
+		t.Errorf("SQHD %#x after Connect without flow control", h)
+	}
+	if h := c.must(getProperty(nvme.PropCSTS), nil).SQHD(); h != 0 {
+		t.Errorf("SQHD %#x without flow control", h)
 	}
 }
 

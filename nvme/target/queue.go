@@ -191,18 +191,13 @@ const (
 
 // complete fills in SQID and SQHD of one more completion. An entry of the submission queue counts as free when its
 // command is answered, not when it is taken, so that a host that obeys SQHD never has more commands outstanding than
-// the transport can hold.
+// the transport can hold. Without flow control, and before Connect has succeeded, SQHD stays as it is.
 func (q *Queue) complete(cqe *nvme.Completion) {
 	n := q.completed.Add(1)
 	sq := q.sq.Load()
 	cqe.SetSQID(uint16(sq >> sqQIDShift))
-	switch {
-	case sq == 0:
-		cqe.SetSQHD(0)
-	case sq&sqNoFlow != 0:
-		cqe.SetSQHD(0xffff)
-	default:
-		cqe.SetSQHD(uint16(n % (sq & sqSizeMask)))
+	if size := sq & sqSizeMask; size != 0 && sq&sqNoFlow == 0 {
+		cqe.SetSQHD(uint16(n % size))
 	}
 }
 
