@@ -45,7 +45,7 @@ type PersistentLogHeader struct {
 	MN                  [40]byte
 	SUBNQN              [256]byte
 	Generation          uint16 // changes with each reporting context
-	ReportingContext    uint32 // bit 18: a context existed before this command
+	ReportingContext    uint32 // PersistentContextExisted …, and the port in bits 15:0; 0 if none existed
 	_                   [102]byte
 	SupportedEventsBits [32]byte
 }
@@ -59,7 +59,8 @@ const binarySizePersistentHeader = 1 + 3 + 4 + 8 + 1 + 1 + 2 + 8 + 16 + 8 + 4 + 
 const (
 	PersistentRevision       = 3
 	PersistentHeaderRest     = PersistentHeaderSize - 20
-	PersistentContextExisted = 1 << 18
+	PersistentContextExisted = 1 << 18 // RCE: before this command
+	PersistentContextOfPort  = 1 << 16 // RCPIT: established by an NVM subsystem port
 
 	persistentEventHeadRest = PersistentEventHead - 3
 	persistentEventNoPort   = 3 // EHAI: the event isn't associated with a port

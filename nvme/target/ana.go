@@ -3,7 +3,6 @@ package target
 import (
 	"cmp"
 	"fmt"
-	"net/netip"
 	"slices"
 
 	"github.com/nvme-anywhere/nvmeof/nvme"
@@ -88,18 +87,6 @@ func (t *Target) SetANAState(port uint16, group uint32, state nvme.ANAState) err
 		c.anaChanged()
 	}
 	return nil
-}
-
-// PortID returns the identifier of the port at an address. The error is ErrNotFound.
-func (t *Target) PortID(transport nvme.TransportType, addr netip.AddrPort) (uint16, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for i := range t.ports {
-		if t.ports[i].Transport == transport && t.ports[i].Addr == addr {
-			return t.ports[i].ID, nil
-		}
-	}
-	return 0, fmt.Errorf("target: port %s %s %w", transport, addr, ErrNotFound)
 }
 
 // spreadANA gives each controller the states of its port, and marks the namespaces that some controller can't reach. It

@@ -188,6 +188,7 @@ func (r *Request) persistentAction() nvme.PersistentAction {
 // persistentLog executes Get Log Page for the log. It returns the log as it was when the controller's reporting context
 // was made. An offset beyond that is the caller's to refuse; it makes no context.
 func (c *controller) persistentLog(a nvme.PersistentAction, off uint64) ([]byte, nvme.Status, uint16) {
+	port := c.portID()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	page := c.events.context
@@ -210,7 +211,7 @@ func (c *controller) persistentLog(a nvme.PersistentAction, off uint64) ([]byte,
 	var h nvme.PersistentLogHeader
 	_ = h.Parse(page) // it is ours
 	if existed {
-		h.ReportingContext |= nvme.PersistentContextExisted
+		h.ReportingContext = nvme.PersistentContextExisted | nvme.PersistentContextOfPort | uint32(port)
 	}
 	return h.AppendTo(nil), 0, 0
 }

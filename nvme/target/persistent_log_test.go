@@ -115,7 +115,10 @@ func TestPersistentFormatFails(t *testing.T) {
 
 // TestPersistentContext: a host reads the log as it was when the host established the context, until it releases that.
 func TestPersistentContext(t *testing.T) {
-	s := connectAs(t, newTargetWith(t, func(c *Config) { c.Store = newMemStore() }, newTestVolume(1<<20, 512)), 1)
+	s := connectAs(t, newTargetWith(t, func(c *Config) {
+		c.Store = newMemStore()
+		c.Ports = []Port{{ID: 7, Transport: nvme.TransportTCP, Addr: attr(nvme.TransportTCP).Local}}
+	}, newTestVolume(1<<20, 512)), 1)
 	defer s.close()
 	log := getLog(nvme.GetLogPage{LID: nvme.LogPersistent, Length: 512})
 	s.admin.fails(log, make([]byte, 512), nvme.StatusCommandSequence|nvme.StatusDNR)
@@ -126,7 +129,8 @@ func TestPersistentContext(t *testing.T) {
 	}
 	s.admin.fails(getLog(nvme.GetLogPage{LID: nvme.LogPersistent, LSP: uint8(nvme.PersistentEstablish), Length: 512}), make([]byte, 512),
 		nvme.StatusCommandSequence|nvme.StatusDNR)
-	if h, _ := readHeader(s.admin); h.ReportingContext != nvme.PersistentContextExisted {
+	// Bit 18: it existed; bits 17:16: it was established by an NVM subsystem port, that of bits 15:0.
+	if h, _ := readHeader(s.admin); h.ReportingContext != 1<<18|1<<16|7 {
 		t.Errorf("reporting context %#x", h.ReportingContext)
 	}
 	s.admin.must(getLog(nvme.GetLogPage{LID: nvme.LogPersistent, LSP: uint8(nvme.PersistentRelease), Length: 512}), make([]byte, 512))
@@ -159,7 +163,7 @@ func TestPersistentOffset(t *testing.T) {
 	header := make([]byte, 512)
 	s.admin.must(log(nvme.PersistentHeader, 1<<20), header)
 	var h nvme.PersistentLogHeader
-	if err := h.Parse(header); err != nil || h.Events != 1 || h.ReportingContext != nvme.PersistentContextExisted {
+	if err := h.Parse(header); err != nil || h.Events != 1 || h.ReportingContext != nvme.PersistentContextExisted|nvme.PersistentContextOfPort {
 		t.Errorf("header %+v, %v", h, err)
 	}
 	s.admin.must(log(nvme.PersistentRelease, 1<<20), page)

@@ -99,6 +99,28 @@ func (t *Target) addPort(p Port) error {
 	return nil
 }
 
+// PortID returns the identifier of the port at an address. The error is ErrNotFound.
+func (t *Target) PortID(transport nvme.TransportType, addr netip.AddrPort) (uint16, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for i := range t.ports {
+		if t.ports[i].Transport == transport && t.ports[i].Addr == addr {
+			return t.ports[i].ID, nil
+		}
+	}
+	return 0, fmt.Errorf("target: port %s %s %w", transport, addr, ErrNotFound)
+}
+
+// portID returns the identifier of the port that the host connected to; 0 if that isn't known.
+func (c *controller) portID() uint16 {
+	c.t.mu.Lock()
+	defer c.t.mu.Unlock()
+	if p := c.t.portAt(c.attr.Transport, c.attr.Local); p != nil {
+		return p.ID
+	}
+	return 0
+}
+
 // portByID finds a port; nil if there is none. Called with mu held.
 func (t *Target) portByID(id uint16) *Port {
 	for i := range t.ports {
