@@ -56,7 +56,6 @@ func (t *Target) newController(q *Queue, sub *Subsystem, d *nvme.ConnectData) (*
 		t: t, sub: sub, hostNQN: d.HostNQN, hostID: d.HostID, admin: q, attr: q.attr,
 		since: time.Now(), queues: map[uint16]*Queue{},
 	}
-	c.errors.transport = q.attr.Transport
 	c.features.reset(t)
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -122,7 +122,9 @@ func (q *Queue) noteError(r *Request, st nvme.Status) nvme.Status {
 	if st.Code() == nvme.StatusAbortSQDeleted || !q.connected() || r.connects() {
 		return st
 	}
-	return st | q.ctrl.errors.add(r, q.qid, st)
+	st |= nvme.StatusMore
+	q.ctrl.errors.add(r, st)
+	return st
 }
 
 // Sent says that the transport needs nothing of r.Data any more: the response is on the wire (RDMA: and acknowledged),
