@@ -108,8 +108,9 @@ func wrongFabrics() []wrongField {
 		{"Property Set of CAP", adminQueue, setProperty(nvme.PropCAP), 0, nvme.StatusInvalidField, 44, 0},
 		{"Property Set of CSTS", adminQueue, setProperty(nvme.PropCSTS), 0, nvme.StatusInvalidField, 44, 0},
 		{"Property Set of CC, 8 bytes", adminQueue, wrongByte(setProperty(nvme.PropCC), 40, 1), 0, nvme.StatusInvalidField, 40, 0},
-		{"Property Get on an I/O queue", ioQueue, getProperty(nvme.PropCAP), 0, nvme.StatusInvalidOpcode, 4, 0},
-		{"Fabrics type 42h", adminQueue, wrongByte(disconnect, 4, 0x42), 0, nvme.StatusInvalidOpcode, 4, 0},
+		{"Property Get on an I/O queue", ioQueue, getProperty(nvme.PropCAP), 0, nvme.StatusInvalidField, 4, 0},
+		{"Property Set on an I/O queue", ioQueue, setProperty(nvme.PropCC), 0, nvme.StatusInvalidField, 4, 0},
+		{"Fabrics type 42h", adminQueue, wrongByte(disconnect, 4, 0x42), 0, nvme.StatusInvalidField, 4, 0},
 		{"Disconnect of the admin queue", adminQueue, disconnect, 0, nvme.StatusInvalidQueueType, 4, 0},
 		{"Disconnect, record format 1", ioQueue, wrongByte(disconnect, 40, 1), 0, nvme.StatusConnectFormat, 40, 0},
 	}

@@ -263,7 +263,7 @@ func TestOrder(t *testing.T) {
 	c.fails(fused, page, nvme.StatusInvalidField|dnr)
 	c.fails(command(func(c *nvme.Command) { c.SetDisconnect() }), nil, nvme.StatusInvalidQueueType|dnr)
 	for _, fc := range []nvme.FCType{nvme.FCAuthSend, nvme.FCAuthReceive, 0x42} {
-		c.fails(command(func(c *nvme.Command) { c.SetDisconnect(); c.SetFCType(fc) }), nil, nvme.StatusInvalidOpcode|dnr)
+		c.fails(command(func(c *nvme.Command) { c.SetDisconnect(); c.SetFCType(fc) }), nil, nvme.StatusInvalidField|dnr)
 	}
 	for _, op := range []nvme.Opcode{nvme.OpNSManagement, 0x14, 0, 1, 4, 5, 0xff} {
 		c.fails(command(func(c *nvme.Command) { c.SetFlush(0); c.SetOpcode(op) }), nil, nvme.StatusInvalidOpcode|dnr)

@@ -50,8 +50,8 @@ func (r *Request) fabrics() {
 		r.propertyGet()
 	case fc == nvme.FCPropertySet && q.qid == 0:
 		r.propertySet()
-	default:
-		r.fail(nvme.StatusInvalidOpcode, offFCType)
+	default: // not supported on this queue, or at all (figure "Fabrics Command Type")
+		r.fail(nvme.StatusInvalidField, offFCType)
 	}
 }
 

@@ -165,7 +165,7 @@ func TestIOErrors(t *testing.T) {
 	for _, op := range []nvme.Opcode{nvme.OpKeepAlive, 0x7e, 0x80, 0xff} {
 		c.fails(ioCommand(op, 0, 1, 0), nil, nvme.StatusInvalidOpcode|dnr)
 	}
-	c.fails(getProperty(nvme.PropCAP), nil, nvme.StatusInvalidOpcode|dnr)
+	c.fails(getProperty(nvme.PropCAP), nil, nvme.StatusInvalidField|dnr)
 	flush := command(func(c *nvme.Command) { c.SetFlush(3) })
 	c.fails(flush, nil, nvme.StatusInvalidNamespace|dnr)
 }
