@@ -58,11 +58,31 @@ func (c *Command) SetCDW64(n int, v uint64) { binary.LittleEndian.PutUint64(c[4*
 // Reset zeroes every field.
 func (c *Command) Reset() { *c = Command{} }
 
+// start zeroes c and sets what all commands of this package share.
+func (c *Command) start(op Opcode, nsid uint32) {
+	c.Reset()
+	c.SetOpcode(op)
+	c.SetFlags(FlagsSGL)
+	c.SetNSID(nsid)
+}
+
+// startFabrics is start for a Fabrics command.
+func (c *Command) startFabrics(t FCType) {
+	c.start(OpFabrics, 0)
+	c.SetFCType(t)
+}
+
 // PSDT is flags bits 7:6: PRP or SGL for Data Transfer.
 func (c *Command) PSDT() byte { return c[offFlags] >> 6 }
 
 // FlagsSGL is the value of the flags byte that Fabrics requires: PSDT 01b, not fused.
 const FlagsSGL = 0x40
+
+// NSID values with a special meaning.
+const (
+	NSIDNone uint32 = 0
+	NSIDAll  uint32 = 0xffffffff // broadcast
+)
 
 // Direction says which way the data of a command moves.
 type Direction byte

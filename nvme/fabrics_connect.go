@@ -54,11 +54,6 @@ func (c *Command) SetConnect(qid, sqsize uint16, cattr CATTR, kato uint32) {
 	binary.LittleEndian.PutUint32(c[ConnectOffKATO:], kato)
 }
 
-func (c *Command) startFabrics(t FCType) {
-	c.start(OpFabrics, 0)
-	c.SetFCType(t)
-}
-
 // ConnectRECFMT is the record format of Connect; 0 is the only one.
 func (c *Command) ConnectRECFMT() uint16 { return binary.LittleEndian.Uint16(c[ConnectOffRECFMT:]) }
 

@@ -34,12 +34,6 @@ const (
 	CSISubsystem CSI = 3
 )
 
-// NSID values with a special meaning.
-const (
-	NSIDNone uint32 = 0
-	NSIDAll  uint32 = 0xffffffff // broadcast
-)
-
 // SetIdentify makes c an Identify command.
 func (c *Command) SetIdentify(cns CNS, nsid uint32, cntid uint16, csi CSI) {
 	c.start(OpIdentify, nsid)
@@ -55,11 +49,3 @@ func (c *Command) CNTID() uint16 { return uint16(c.CDW10() >> 16) }
 
 // IdentifyCSI is CDW11 bits 31:24 of Identify.
 func (c *Command) IdentifyCSI() CSI { return CSI(c.CDW(11) >> 24) }
-
-// start zeroes c and sets what all commands of this package share.
-func (c *Command) start(op Opcode, nsid uint32) {
-	c.Reset()
-	c.SetOpcode(op)
-	c.SetFlags(FlagsSGL)
-	c.SetNSID(nsid)
-}

@@ -2,16 +2,11 @@ package nvme
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 )
 
 // MaxNSIDList is the number of entries in a namespace list page.
 const MaxNSIDList = PageSize / 4
-
-// ErrMalformed is the cause of every parse error that is due to the value of bytes rather than
-// to their number.
-var ErrMalformed = errors.New("malformed")
 
 // NSIDList is a Namespace List: ascending NSIDs, at most MaxNSIDList. It is the page of CNS
 // 02h and 10h, and of the Changed Attached Namespace List log.

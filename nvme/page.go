@@ -14,6 +14,10 @@ const PageSize = 4096
 // ErrShort is the cause of every parse error that is due to too few bytes.
 var ErrShort = errors.New("too few bytes")
 
+// ErrMalformed is the cause of every parse error that is due to the value of bytes rather than
+// to their number.
+var ErrMalformed = errors.New("malformed")
+
 // shortError is the error for a page of which only got bytes of want are there.
 func shortError(page string, got, want int) error {
 	return fmt.Errorf("nvme: %s: %w: got %d, want %d", page, ErrShort, got, want)

@@ -160,15 +160,6 @@ func (r *Request) changeAttachment() {
 	r.respond(nvme.StatusSuccess)
 }
 
-// mayChange returns success unless a reservation of another host prevents the host of r from changing the namespace as
-// a whole, which counts as a write.
-func (r *Request) mayChange(ns *Namespace) nvme.Status {
-	if ns.resv.now.Load().conflicts(r.engine.q.ctrl.hostID, true) {
-		return resvConflict
-	}
-	return nvme.StatusSuccess
-}
-
 // attachable finds the controllers of a list, or returns why a namespace can't be attached to them, or detached. Called
 // with managed.mu held.
 func (s *Subsystem) attachable(ns *Namespace, list nvme.ControllerList, detach bool) ([]*controller, nvme.Status) {

@@ -167,15 +167,6 @@ func (r *Request) withAuth(a *queueAuth, work, then func()) {
 	}()
 }
 
-// lastSeen returns when the last command of q arrived. A host that waits for its authentication to be computed, or for
-// its turn to be, isn't silent.
-func (q *Queue) lastSeen() int64 {
-	if a := q.auth.Load(); a != nil && a.busy.Load() {
-		return q.t.Now()
-	}
-	return q.seen.Load()
-}
-
 // computingPlaces is how many authentications of all hosts are computed at once: one less than there are processors, so
 // that one is left for everything else.
 func computingPlaces() int { return max(1, min(runtime.NumCPU(), runtime.GOMAXPROCS(0))-1) }

@@ -104,6 +104,15 @@ func (c *controller) lastSeen() time.Duration {
 	return time.Duration(seen)
 }
 
+// lastSeen returns when the last command of q arrived. A host that waits for its authentication to be computed, or for
+// its turn to be, isn't silent.
+func (q *Queue) lastSeen() int64 {
+	if a := q.auth.Load(); a != nil && a.busy.Load() {
+		return q.t.Now()
+	}
+	return q.seen.Load()
+}
+
 // silent reports whether the host has sent nothing for half the timeout, and for how much longer than that. A living one
 // sends something that often, and one that was cut off doesn't give its connections up before that, unless it learns of
 // the loss in another way.

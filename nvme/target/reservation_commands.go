@@ -140,6 +140,15 @@ func (r *Request) reservationStatus() nvme.Status {
 	return nvme.StatusSuccess
 }
 
+// mayChange returns success unless a reservation of another host prevents the host of r from changing the namespace as
+// a whole, which counts as a write.
+func (r *Request) mayChange(ns *Namespace) nvme.Status {
+	if ns.resv.now.Load().conflicts(r.engine.q.ctrl.hostID, true) {
+		return resvConflict
+	}
+	return nvme.StatusSuccess
+}
+
 // reservationReport executes Reservation Report.
 func (r *Request) reservationReport() {
 	if !r.namespace() {
