@@ -225,7 +225,7 @@ func (r *Request) volumeDone() {
 		return
 	}
 	if r.engine.ns.state.Load()&nsDamaged != 0 {
-		r.healed()
+		r.heal(r.commandRange())
 		return
 	}
 	r.respond(nvme.StatusSuccess)

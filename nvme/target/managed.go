@@ -92,7 +92,7 @@ func (s *Subsystem) saveNamespaces(created []createdNamespace, hosts map[string]
 	if len(hosts) > maxManagedHosts {
 		err = fmt.Errorf("%w: %d hosts have namespaces of their own", ErrLimit, maxManagedHosts)
 	} else {
-		err = s.saveState("namespaces", &saved)
+		err = s.saveState(stateNamespaces, &saved)
 	}
 	if err != nil {
 		s.t.log.Warn("namespaces not saved: the command fails", "subsystem", s.nqn, "err", err)
@@ -109,7 +109,7 @@ const maxManagedHosts = 1024
 func (s *Subsystem) loadNamespaces() error {
 	m := s.managed
 	var saved savedNamespaces
-	if err := s.loadState("namespaces", &saved); err != nil {
+	if err := s.loadState(stateNamespaces, &saved); err != nil {
 		return err
 	}
 	for _, name := range saved.Pending {
@@ -133,7 +133,7 @@ func (s *Subsystem) loadAttachments(saved *savedNamespaces) error {
 		for _, text := range ids {
 			id, err := nvme.ParseHostID(text) // the form of a UUID
 			if err != nil {
-				return s.stateError("namespaces", fmt.Errorf("UUID %q", text))
+				return s.stateError(stateNamespaces, fmt.Errorf("UUID %q", text))
 			}
 			m.differ(host, id)
 		}
@@ -148,7 +148,7 @@ func (s *Subsystem) adoptAttachments(hosts map[string][]uint32) error {
 	for host, nsids := range hosts {
 		for _, nsid := range nsids {
 			if nsid < 1 || nsid > MaxNSID {
-				return s.stateError("namespaces", fmt.Errorf("NSID %d", nsid))
+				return s.stateError(stateNamespaces, fmt.Errorf("NSID %d", nsid))
 			}
 			if ns := s.namespace(nsid); ns != nil {
 				m.differ(host, ns.uuid)
@@ -171,7 +171,7 @@ func (m *managed) differ(host string, id [16]byte) {
 
 func (s *Subsystem) openCreated(n *createdNamespace) error {
 	if n.NSID < FirstCreatedNSID {
-		return s.stateError("namespaces", fmt.Errorf("NSID below %d", FirstCreatedNSID))
+		return s.stateError(stateNamespaces, fmt.Errorf("NSID below %d", FirstCreatedNSID))
 	}
 	v, err := s.managed.pool.Open(n.UUID, n.Size, n.BlockSize)
 	if err != nil {
@@ -193,7 +193,7 @@ func (s *Subsystem) damaged(err error) error {
 	default:
 		return err
 	}
-	return s.stateError("namespaces", err)
+	return s.stateError(stateNamespaces, err)
 }
 
 // addCreated adds a created namespace with its volume. Called with managed.mu held, or before anything else can run.
@@ -203,7 +203,7 @@ func (s *Subsystem) addCreated(n *createdNamespace, v blockdev.Volume) error {
 	}
 	id, err := nvme.ParseHostID(n.UUID) // the form of a UUID
 	if err != nil {
-		return s.stateError("namespaces", err)
+		return s.stateError(stateNamespaces, err)
 	}
 	c := NamespaceConfig{NSID: n.NSID, Volume: v, UUID: id, ANAGroup: n.ANAGroup, created: true, private: n.Private}
 	if _, err := s.addNamespace(c); err != nil {

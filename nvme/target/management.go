@@ -273,8 +273,8 @@ func (s *Subsystem) delete(d *deletedNamespace) {
 // forgetState deletes what was saved of a namespace that doesn't come back.
 func (ns *Namespace) forgetState() error {
 	var errs []error
-	for _, name := range []string{ns.reservationName(), ns.badName(), ns.protectionName()} {
-		errs = append(errs, ns.sub.unsave(name))
+	for _, what := range namespaceStates {
+		errs = append(errs, ns.sub.unsave(ns.stateName(what)))
 	}
 	return errors.Join(errs...)
 }

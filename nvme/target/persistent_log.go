@@ -47,15 +47,15 @@ func (s *Subsystem) loadEvents() error {
 		return nil
 	}
 	l := &s.persistent
-	if err := s.loadState("events", &l.kept); err != nil {
+	if err := s.loadState(stateEvents, &l.kept); err != nil {
 		return err
 	}
 	if len(l.kept.Events) > maxPersistentEvents {
-		return s.stateError("events", fmt.Errorf("there are %d, at most %d", len(l.kept.Events), maxPersistentEvents))
+		return s.stateError(stateEvents, fmt.Errorf("there are %d, at most %d", len(l.kept.Events), maxPersistentEvents))
 	}
 	for i := range l.kept.Events {
 		if n := len(l.kept.Events[i].Data); n > maxPersistentData {
-			return s.stateError("events", fmt.Errorf("event %d has %d bytes, at most %d", i, n, maxPersistentData))
+			return s.stateError(stateEvents, fmt.Errorf("event %d has %d bytes, at most %d", i, n, maxPersistentData))
 		}
 	}
 	l.kept.PowerCycles++
@@ -113,7 +113,7 @@ func (s *Subsystem) saveEvents() {
 		l.again = false
 		kept := l.kept // later changes leave its events as they are
 		l.mu.Unlock()
-		if err := s.saveState("events", &kept); err != nil {
+		if err := s.saveState(stateEvents, &kept); err != nil {
 			s.t.log.Warn("persistent events not saved", "subsystem", s.nqn, "err", err)
 		}
 		l.mu.Lock()

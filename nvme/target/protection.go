@@ -94,11 +94,9 @@ func (r *Request) protect(ns *Namespace, on bool) nvme.Status {
 	return st
 }
 
-func (ns *Namespace) protectionName() string { return namespaceState(stateProtected, ns.uuid) }
-
 // loadProtection loads what a host set.
 func (ns *Namespace) loadProtection() error {
-	b, err := ns.loadState(ns.protectionName())
+	b, err := ns.loadState(stateProtected)
 	if err == nil && b != nil {
 		ns.protected.Store(true)
 	}
@@ -115,9 +113,9 @@ func (ns *Namespace) protect(on bool) (changed bool, err error) {
 	switch {
 	case ns.store() == nil:
 	case on:
-		err = ns.saveState(ns.protectionName(), true)
+		err = ns.saveState(stateProtected, true)
 	default:
-		err = ns.sub.unsave(ns.protectionName())
+		err = ns.sub.unsave(ns.stateName(stateProtected))
 	}
 	if err == nil {
 		ns.protected.Store(on)

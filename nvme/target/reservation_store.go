@@ -22,11 +22,6 @@ type savedRegistrant struct {
 	Key  uint64 `json:"key"`
 }
 
-// reservationName is the name under which the reservation of a namespace is stored.
-func (ns *Namespace) reservationName() string {
-	return namespaceState(stateReservation, ns.uuid)
-}
-
 // saveReservation saves what must outlive the target: the whole reservation, or an empty one if it doesn't persist.
 func (ns *Namespace) saveReservation(v *reservation) error {
 	s := savedReservation{Registrants: []savedRegistrant{}}
@@ -39,20 +34,20 @@ func (ns *Namespace) saveReservation(v *reservation) error {
 			s.Registrants = append(s.Registrants, savedRegistrant{r.host.String(), r.key})
 		}
 	}
-	return ns.saveState(ns.reservationName(), s)
+	return ns.saveState(stateReservation, s)
 }
 
 // loadReservation loads what was saved. A namespace whose reservation can't be read isn't served, because it isn't
 // known which hosts may write to it.
 func (ns *Namespace) loadReservation() error {
 	ns.resv.now.Store(new(reservation))
-	b, err := ns.loadState(ns.reservationName())
+	b, err := ns.loadState(stateReservation)
 	if err != nil || b == nil {
 		return err
 	}
 	v, err := parseReservation(b)
 	if err != nil {
-		return stateError(ns.reservationName(), err)
+		return ns.stateError(stateReservation, err)
 	}
 	ns.useReservation(v)
 	return nil

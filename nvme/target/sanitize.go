@@ -158,7 +158,7 @@ func (s *Subsystem) saveSanitize(next *sanitizeState) error {
 	if s.t.store == nil {
 		return nil
 	}
-	err := s.saveState("sanitize", next)
+	err := s.saveState(stateSanitize, next)
 	if err != nil {
 		s.t.log.Error("the state of a sanitize operation can't be saved", "subsystem", s.nqn, "err", err)
 	}
@@ -179,11 +179,11 @@ func (ns *Namespace) refuse(on bool) { ns.setState(nsSanitize, on) }
 // loadSanitize loads the state of the last operation.
 func (s *Subsystem) loadSanitize() error {
 	var saved sanitizeState
-	if err := s.loadState("sanitize", &saved); err != nil {
+	if err := s.loadState(stateSanitize, &saved); err != nil {
 		return err
 	}
 	if saved.State > nvme.SanitizeFailed {
-		return s.stateError("sanitize", fmt.Errorf("state %d", saved.State))
+		return s.stateError(stateSanitize, fmt.Errorf("state %d", saved.State))
 	}
 	s.useSanitize(&saved)
 	return nil

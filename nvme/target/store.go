@@ -30,13 +30,13 @@ type storedState struct {
 	State  json.RawMessage `json:"state"`
 }
 
-// loadState returns what was last saved under a name; nil if nothing was, or there is no Store.
-func (ns *Namespace) loadState(name string) ([]byte, error) {
+// loadState returns what was last saved of something; nil if nothing was, or there is no Store.
+func (ns *Namespace) loadState(what string) ([]byte, error) {
 	store := ns.store()
 	if store == nil {
 		return nil, nil
 	}
-	b, err := store.Load(name)
+	b, err := store.Load(ns.stateName(what))
 	if err != nil || b == nil {
 		return nil, err
 	}
@@ -55,8 +55,8 @@ func (ns *Namespace) adoptState() error {
 		return nil
 	}
 	former := deriveUUID(ns.sub.nqn, ns.nsid, "")
-	for _, what := range []string{stateReservation, stateUncorrectable, stateProtected} {
-		if err := ns.adopt(volume, namespaceState(what, former), namespaceState(what, ns.uuid)); err != nil {
+	for _, what := range namespaceStates {
+		if err := ns.adopt(volume, namespaceState(what, former), ns.stateName(what)); err != nil {
 			return err
 		}
 	}
@@ -91,9 +91,25 @@ const (
 	stateProtected     = "protected"
 )
 
+var namespaceStates = []string{stateReservation, stateUncorrectable, stateProtected}
+
+// What is stored of a subsystem.
+const (
+	stateNamespaces = "namespaces"
+	stateSanitize   = "sanitize"
+	stateEvents     = "events"
+)
+
 // namespaceState is the name under which something of the namespace with that UUID is stored.
 func namespaceState(what string, uuid [16]byte) string {
 	return what + "-" + nvme.HostID(uuid).String()
+}
+
+func (ns *Namespace) stateName(what string) string { return namespaceState(what, ns.uuid) }
+
+// stateError reports what is wrong with something of the namespace that was saved.
+func (ns *Namespace) stateError(what string, err error) error {
+	return stateError(ns.stateName(what), err)
 }
 
 // saving makes a change that is saved if there is a Store: then in another goroutine, as that takes time, which ends
@@ -108,7 +124,7 @@ func (r *Request) saving(change func()) {
 }
 
 // saveState saves something for the namespace's volume.
-func (ns *Namespace) saveState(name string, state any) error {
+func (ns *Namespace) saveState(what string, state any) error {
 	b, err := json.Marshal(state)
 	if err != nil {
 		return err
@@ -116,12 +132,12 @@ func (ns *Namespace) saveState(name string, state any) error {
 	if b, err = json.Marshal(storedState{volumeName(&ns.info), b}); err != nil {
 		return err
 	}
-	return ns.sub.save(name, append(b, '\n'))
+	return ns.sub.save(ns.stateName(what), append(b, '\n'))
 }
 
 // stateName is the name under which something of the subsystem is stored.
 func (s *Subsystem) stateName(what string) string {
-	return what + "-" + nvme.HostID(deriveUUID(s.nqn, 0, "")).String()
+	return namespaceState(what, deriveUUID(s.nqn, 0, ""))
 }
 
 // stateError reports what is wrong with something of the subsystem that was saved.

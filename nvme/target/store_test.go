@@ -53,7 +53,7 @@ func stateNames(t *testing.T) []string {
 	s := newSubsystem(nil, &SubsystemConfig{NQN: testNQN})
 	ns := newNamespace(s, 1, &NamespaceConfig{Volume: newTestVolume(8192, 512)})
 	return []string{
-		ns.reservationName(), ns.badName(), ns.protectionName(),
+		ns.stateName(stateReservation), ns.stateName(stateUncorrectable), ns.stateName(stateProtected),
 		s.stateName("namespaces"), s.stateName("sanitize"), s.stateName("events"),
 	}
 }

@@ -91,7 +91,7 @@ func (ns *Namespace) mark(f func([]blockRange) []blockRange) error {
 		return fmt.Errorf("namespace %d: %w: %d ranges are marked uncorrectable", ns.nsid, ErrLimit, len(b.ranges))
 	}
 	if ns.store() != nil && !slices.Equal(next, b.ranges) {
-		if err := ns.saveState(ns.badName(), next); err != nil {
+		if err := ns.saveState(stateUncorrectable, next); err != nil {
 			return err
 		}
 	}
@@ -105,21 +105,19 @@ func (ns *Namespace) useBad(ranges []blockRange) {
 	ns.setState(nsDamaged, len(ranges) > 0)
 }
 
-func (ns *Namespace) badName() string { return namespaceState(stateUncorrectable, ns.uuid) }
-
 // loadBad loads the marks that were saved.
 func (ns *Namespace) loadBad() error {
-	data, err := ns.loadState(ns.badName())
+	data, err := ns.loadState(stateUncorrectable)
 	if err != nil || data == nil {
 		return err
 	}
 	var saved, ranges []blockRange
 	if err := json.Unmarshal(data, &saved); err != nil {
-		return stateError(ns.badName(), err)
+		return ns.stateError(stateUncorrectable, err)
 	}
 	for _, r := range saved {
 		if r.First >= r.End {
-			return stateError(ns.badName(), fmt.Errorf("range from %d to %d", r.First, r.End))
+			return ns.stateError(stateUncorrectable, fmt.Errorf("range from %d to %d", r.First, r.End))
 		}
 		ranges = with(ranges, r)
 	}
@@ -140,9 +138,6 @@ func (r *Request) writeUncorrectable() {
 	}
 	r.changeMarks(func(old []blockRange) []blockRange { return with(old, r.commandRange()) })
 }
-
-// healed ends a write to blocks some of which may be marked.
-func (r *Request) healed() { r.heal(r.commandRange()) }
 
 // heal removes the marks from blocks that a command has written, and ends it. What was written is made durable first:
 // otherwise a power failure could leave what the blocks held before they were marked, without the marks.
