@@ -8,8 +8,8 @@ import (
 // formatStep is how many bytes one operation of Format zeroes, so that Format can be aborted in between.
 const formatStep = 1 << 30
 
-// format executes Format NVM: all blocks read as zeroes afterwards. There is one LBA format. It has the namespace
-// alone; commands that hosts send meanwhile wait.
+// format executes Format NVM: all blocks read as zeroes afterwards. The LBA format of a namespace can't be changed.
+// Format has the namespace alone; commands that hosts send meanwhile wait.
 func (r *Request) format() {
 	e := &r.engine
 	ns := e.q.ctrl.namespace(r.Cmd.NSID())

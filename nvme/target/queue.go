@@ -160,7 +160,7 @@ func (r *Request) notReady() {
 const flagsReserved = 0x3c
 
 // fusable reports whether a command with unusual flags can go on: PSDT must be 01b, as Fabrics demands of every
-// command, and the command must be part of a fused operation on an I/O queue.
+// command, and the command must be part of a fused operation on an I/O queue. If it can't, fusable responds.
 func (r *Request) fusable() bool {
 	loc := uint16(offFUSE)
 	if r.Cmd.Flags()&0xc0 != nvme.FlagsSGL {
