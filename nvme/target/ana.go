@@ -100,7 +100,7 @@ func (t *Target) spreadANA() (changed []*controller) {
 	barred := t.barredGroups()
 	for _, s := range t.subsystems {
 		for _, ns := range s.all() {
-			ns.bar(barred[ns.anaGroup])
+			ns.setState(nsBarred, barred[ns.anaGroup])
 		}
 	}
 	return changed
@@ -158,9 +158,6 @@ func (t *Target) barredGroups() (barred [MaxANAGroup + 1]bool) {
 	}
 	return barred
 }
-
-// bar sets whether commands to the namespace have to check the state of its group.
-func (ns *Namespace) bar(on bool) { ns.setState(nsBarred, on) }
 
 // anaState returns the state of a group for the host of c.
 func (c *controller) anaState(group uint32) nvme.ANAState {

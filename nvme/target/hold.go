@@ -32,10 +32,7 @@ type looks struct {
 
 // again schedules one more call of f, and reports whether that has gone on for so long that it should be logged.
 func (l *looks) again(f func()) (late bool) {
-	pause := rarestLook
-	if l.n < looksUntold {
-		pause = min(firstLook<<l.n, rarestLook)
-	}
+	pause := min(firstLook<<min(l.n, looksUntold), rarestLook)
 	if l.timer == nil {
 		l.timer = time.AfterFunc(pause, f)
 	} else {

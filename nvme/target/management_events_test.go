@@ -116,12 +116,12 @@ func TestSanitizedButClosed(t *testing.T) {
 	defer s.close()
 	ns := tg.Subsystem(testNQN).namespace(1)
 	ns.exclude(nil, func() {})
-	ns.refuse(true) // the operation is over, but this namespace hasn't been told yet
+	ns.setState(nsSanitize, true) // the operation is over, but this namespace hasn't been told yet
 	fr := s.io.start(ioCommand(nvme.OpRead, 0, 1, 0), make([]byte, 512))
 	if fr.answered() {
 		t.Errorf("executed while somebody has the namespace alone: status %#x", uint16(fr.wait().Status()))
 	}
-	ns.refuse(false)
+	ns.setState(nsSanitize, false)
 	ns.include()
 	if st := fr.wait().Status(); !st.OK() {
 		t.Errorf("status %#x", uint16(st))

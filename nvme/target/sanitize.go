@@ -169,12 +169,9 @@ func (s *Subsystem) saveSanitize(next *sanitizeState) error {
 func (s *Subsystem) useSanitize(next *sanitizeState) {
 	s.sanitize.now.Store(next)
 	for _, ns := range s.all() {
-		ns.refuse(!next.refuses().OK())
+		ns.setState(nsSanitize, !next.refuses().OK())
 	}
 }
-
-// refuse sets whether commands to the namespace have to check for a sanitize operation.
-func (ns *Namespace) refuse(on bool) { ns.setState(nsSanitize, on) }
 
 // loadSanitize loads the state of the last operation.
 func (s *Subsystem) loadSanitize() error {

@@ -163,13 +163,13 @@ func (s *Subsystem) publish(ns *Namespace, table *[]*Namespace) error {
 	case s.removed:
 		return ErrRemoved
 	}
-	ns.bar(s.t.barredGroups()[ns.anaGroup])
-	ns.refuse(!s.sanitizing().OK())
+	ns.setState(nsBarred, s.t.barredGroups()[ns.anaGroup])
+	ns.setState(nsSanitize, !s.sanitizing().OK())
 	s.t.offerNamespace(ns)
 	s.namespaces.Store(table)
 	s.t.countANA(ns)
 	if !s.sanitizing().OK() { // it has begun meanwhile, and may have missed ns
-		ns.refuse(true)
+		ns.setState(nsSanitize, true)
 	}
 	return nil
 }
