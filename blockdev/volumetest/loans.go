@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"sync/atomic"
-	"testing"
 
 	"github.com/nvme-anywhere/nvmeof/blockdev"
 )
@@ -19,26 +18,6 @@ var loanTests = []struct {
 	{"loans and views", testLoansAndViews},
 	{"loans run out", testLoansRunOut},
 	{"loans and close", testLoanClose},
-}
-
-func runLoans(t *testing.T, c *Config, bs int) {
-	v, err := c.New(t)(blockdev.Options{Size: c.Size, BlockSize: bs})
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, lends := v.(blockdev.Lender)
-	if err := v.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if !lends {
-		return
-	}
-	for _, x := range loanTests {
-		t.Run(x.name, func(t *testing.T) {
-			s := newSession(t, c, bs)
-			x.run(s, s.v.(blockdev.Lender))
-		})
-	}
 }
 
 // unit returns the smallest amount that is lent.
