@@ -184,7 +184,8 @@ func (a *idleAIO) Close()      { close(a.end) }
 func TestAIOFull(t *testing.T) {
 	v := openInternal(t, IOBuffered)
 	a := &idleAIO{goOn: make(chan struct{}), end: make(chan struct{})}
-	v.kernel, v.aio = nil, newAIO(v, a) // so that no request is answered by the page cache
+	v.noNow.Store(true) // so that no request is answered by the page cache
+	v.aio = newAIO(v, a)
 	const more = 40
 	done := make(chan error, 2*(aioEntries+more))
 	for i := range aioEntries + more {
@@ -214,7 +215,8 @@ func TestAIOFullLocks(t *testing.T) {
 		v := openInternal(t, IOBuffered)
 		a := &idleAIO{goOn: make(chan struct{}), end: make(chan struct{})}
 		s := stopHalfway(v, OpRead)
-		v.kernel, v.aio = nil, newAIO(v, a)
+		v.noNow.Store(true)
+		v.aio = newAIO(v, a)
 		v.pool.Close()
 		v.pool = NewPool(1, v.run)
 		const more = 40
@@ -245,7 +247,8 @@ func TestAIOFullLocks(t *testing.T) {
 func TestAIOUnwanted(t *testing.T) {
 	v := openInternal(t, IOBuffered)
 	a := &idleAIO{goOn: make(chan struct{}), end: make(chan struct{})}
-	v.kernel, v.aio = nil, newAIO(v, a)
+	v.noNow.Store(true)
+	v.aio = newAIO(v, a)
 	_, read := submitted(v, OpRead, 0, make([]byte, 4096))
 	var unwanted atomic.Bool
 	refused := make(chan error, 1)
@@ -272,7 +275,8 @@ func TestAIORefuses(t *testing.T) {
 	v := openInternal(t, IOBuffered)
 	a := &fullAIO{idleAIO{goOn: make(chan struct{}), end: make(chan struct{})}}
 	close(a.goOn)
-	v.kernel, v.aio = nil, newAIO(v, a)
+	v.noNow.Store(true)
+	v.aio = newAIO(v, a)
 	for i := range int64(4) {
 		r := &Request{Op: OpRead, Offset: i * 4096, Length: 4096, Bufs: [][]byte{make([]byte, 4096)}}
 		if await(t, v, r); r.Err != nil {
@@ -311,7 +315,8 @@ func (a *busyAIO) Take([]aio.Event) int {
 func TestAIOTaken(t *testing.T) {
 	v := openInternal(t, IOBuffered)
 	a := &busyAIO{idleAIO: idleAIO{goOn: make(chan struct{}), end: make(chan struct{})}}
-	v.kernel, v.aio = nil, newAIO(v, a)
+	v.noNow.Store(true)
+	v.aio = newAIO(v, a)
 	a.q = v.aio
 	a.q.take()
 	if a.looks != 1 {

@@ -151,6 +151,7 @@ func (k crashKind) volume(d *simDisk) *file {
 		store: d, direct: k.direct, align: alignment{mem: 1, unit: 1}, lanes: newLanes(),
 	}
 	v.size.Store(d.m.Size())
+	v.noNow.Store(true) // the disk answers all requests
 	v.pool = NewPool(poolSize, v.run)
 	if !k.direct || k.block > k.unit {
 		v.ranges = newRangeLock(v.queue)

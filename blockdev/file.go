@@ -20,7 +20,6 @@ type file struct {
 	size   atomic.Int64
 	locked *os.File // of the storage, for its size
 	store  storage
-	kernel *kernel // store, if the page cache may answer at once; else nil
 	direct bool
 	align  alignment // of direct I/O
 	device bool      // a block device

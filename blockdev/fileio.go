@@ -15,7 +15,7 @@ const bounceSize = 256 << 10
 // regular file blocks while the file system is frozen, even with RWF_NOWAIT, and block devices have no write that
 // doesn't block.
 func (v *file) now(r *Request) bool {
-	if v.kernel == nil || r.Op != OpRead || v.noNow.Load() {
+	if v.direct || r.Op != OpRead || v.noNow.Load() {
 		return false
 	}
 	ended := v.ranges.ended(r)

@@ -20,7 +20,7 @@ type halfway struct {
 }
 
 func stopHalfway(v *file, op Op) *halfway {
-	s := &halfway{kernel: v.kernel, op: op, stopped: make(chan struct{}), goOn: make(chan struct{})}
+	s := &halfway{kernel: v.store.(*kernel), op: op, stopped: make(chan struct{}), goOn: make(chan struct{})}
 	v.store = s
 	return s
 }
@@ -181,7 +181,7 @@ func TestBlockHalfCached(t *testing.T) {
 		t.Fatal(err)
 	}
 	const cached = 2*block + block/2
-	if err := unix.Fadvise(f.kernel.ioFD, cached, 8*block-cached, unix.FADV_DONTNEED); err != nil {
+	if err := unix.Fadvise(f.store.(*kernel).ioFD, cached, 8*block-cached, unix.FADV_DONTNEED); err != nil {
 		t.Fatal(err)
 	}
 	r := &Request{Op: OpRead, Length: 8 * block, Bufs: [][]byte{make([]byte, 8*block)}, lane: f.lanes.all[0]}

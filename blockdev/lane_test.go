@@ -72,7 +72,7 @@ func TestLanesShare(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, n := range v.lanes.all {
-		if n.again != nil || n.fd != v.kernel.ioFD {
+		if n.again != nil || n.fd != v.store.(*kernel).ioFD {
 			t.Error("a lane has a file that couldn't be opened")
 		}
 	}

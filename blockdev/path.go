@@ -35,8 +35,7 @@ func (v *file) choosePath(o *Options) error {
 
 // throughCache makes transfers go through the page cache; why is the reason.
 func (v *file) throughCache(why string) {
-	v.kernel = newKernel(v.locked, v.locked)
-	v.store = v.kernel
+	v.store = newKernel(v.locked, v.locked)
 	v.ranges = newRangeLock(v.queue)
 	v.lanes.open(v.locked)
 	v.info.Mode = "buffered: " + why

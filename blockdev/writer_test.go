@@ -140,7 +140,7 @@ func allDone(t *testing.T, all []*Request, done chan error) {
 // meanwhile is written.
 func TestWriterHeldUp(t *testing.T) {
 	v := openInternal(t, IOBuffered)
-	s := &heldStorage{v.kernel, make(chan struct{}), make(chan struct{}, 3)}
+	s := &heldStorage{v.store.(*kernel), make(chan struct{}), make(chan struct{}, 3)}
 	v.store = s
 	a, replaced := attended(t)
 	all, done := writes(3)
