@@ -16,7 +16,7 @@ var (
 	ErrRange       = errors.New("beyond the volume's end")
 	ErrInvalid     = errors.New("invalid volume or request")
 	ErrUnsupported = errors.New("not supported by this volume")
-	ErrUnwanted    = errors.New("not wanted any more") // Request.Unwanted returned true; nothing was done
+	ErrUnwanted    = errors.New("not wanted any more") // Request.Unwanted returned true; nothing more was done
 )
 
 // OpError says what failed, where, and why. errors.Is finds the kind and the cause.

@@ -11,7 +11,7 @@ import (
 // iovecs has room for one vectored call; longer lists take several.
 type iovecs [128]unix.Iovec
 
-// nowIovecs is the same for the inline path, on the stack.
+// nowIovecs is the same for what no worker does: it lies on the stack, or in a slot of the queue.
 type nowIovecs [16]unix.Iovec
 
 // fillIovecs fills iov with the rest of r from r.done on, as many of its buffers as fit, but no partial block: that

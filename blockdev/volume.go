@@ -65,7 +65,7 @@ type Request struct {
 	Loan LoanToken
 
 	// Unwanted reports whether a request that changes the volume is no longer wanted. A volume may call it before it
-	// begins one that had to wait, and complete that with ErrUnwanted instead. It may be nil.
+	// begins one that had to wait, or the rest of one, and complete that with ErrUnwanted instead. It may be nil.
 	Unwanted func() bool
 
 	// Complete is called when the operation has ended, with Err set. It must not block, and may submit the next request
