@@ -166,13 +166,15 @@ func (g *Guard) proceed(r *Request, hurry bool) bool {
 		n := pieceAt(off, r.Length-r.done)
 		e := g.entry(off >> stripeShift)
 		e.mu.Lock()
-		if e.views > 0 && (!hurry || !g.moveAside(e, off, n)) {
+		switch {
+		case e.views == 0:
+			g.apply(r, off, n)
+		case !hurry || !g.applyAside(e, r, off, n):
 			e.waiting.push(r)
 			e.mu.Unlock()
 			g.wait()
 			return false
 		}
-		g.apply(r, off, n)
 		e.mu.Unlock()
 		r.done += n
 	}

@@ -35,18 +35,19 @@ func (g *Guard) replace(off int64, by place) {
 	}
 }
 
-// moveAside moves the stripe at off to a free place, with its content unless the n bytes that are written next are the
-// whole stripe. It returns false if no place is free. e.mu is held.
-func (g *Guard) moveAside(e *guardEntry, off, n int64) bool {
+// applyAside applies a piece of r to a copy of its stripe in a free place, and then moves the stripe there: a reader that
+// counts as a view already may only now look where it is. It returns false if no place is free. e.mu is held.
+func (g *Guard) applyAside(e *guardEntry, r *Request, off, n int64) bool {
 	to := g.places.take(1)
 	if to == 0 {
 		return false
 	}
-	from := g.places.move(off>>stripeShift, to)
+	s, b := off>>stripeShift, g.places.bytes(to)
 	if n < stripeSize {
-		copy(g.places.bytes(to), g.places.bytes(from))
+		copy(b, g.places.bytes(g.places.stripe(s)))
 	}
-	e.replaced = g.places.link(from, e.replaced)
+	r.applyTo(b[off&(stripeSize-1):][:n], off-r.Offset)
+	e.replaced = g.places.link(g.places.move(s, to), e.replaced)
 	return true
 }
 

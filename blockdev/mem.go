@@ -142,19 +142,19 @@ func (v *memory) run(off, n int64) []byte {
 }
 
 // apply does one piece of a request.
-func (v *memory) apply(r *Request, off, n int64) {
-	piece := v.piece(off, n)
-	switch r.Op {
-	case OpRead:
-		r.CopyIn(piece, off-r.Offset)
-	case OpWrite:
-		r.CopyOut(piece, off-r.Offset)
+func (v *memory) apply(r *Request, off, n int64) { r.applyTo(v.piece(off, n), off-r.Offset) }
+
+// applyTo does the piece of a request that begins at its byte skip, in the memory that has the piece.
+func (r *Request) applyTo(piece []byte, skip int64) {
+	switch {
+	case r.Op == OpRead:
+		r.CopyIn(piece, skip)
+	case r.Op == OpWrite:
+		r.CopyOut(piece, skip)
+	case len(piece) < stripeSize:
+		clear(piece)
 	default:
-		if n < stripeSize {
-			clear(piece)
-		} else {
-			free(piece)
-		}
+		free(piece)
 	}
 }
 
