@@ -303,3 +303,39 @@ func TestScrubFrozen(t *testing.T) {
 		}
 	})
 }
+
+// cancelling is a volume that cancels something with the second request that it gets.
+type cancelling struct {
+	blockdev.Volume
+	requests int
+	cancel   func()
+}
+
+func (v *cancelling) Submit(r *blockdev.Request) {
+	if v.requests++; v.requests == 2 {
+		v.cancel()
+	}
+	v.Volume.Submit(r)
+}
+
+// TestScrubCut: a scrub that is cut short says what it has found until then.
+func TestScrubCut(t *testing.T) {
+	m, err := blockdev.NewMemory(blockdev.Options{Size: 1 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	v := &cancelling{Volume: m, cancel: func() {}}
+	k := wrap.NewChecker(v)
+	defer k.Close()
+	if err := volumetest.NewClient(k).Write(make([]byte, 1<<20), 0, false); err != nil {
+		t.Fatal(err)
+	}
+	if err := volumetest.NewClient(m).Write(bytes.Repeat([]byte{1}, 4096), 4096, false); err != nil {
+		t.Fatal(err)
+	}
+	v.requests, v.cancel = 0, cancel
+	if found, err := k.Scrub(ctx); !errors.Is(err, wrap.ErrChecksum) || found.Bad != 1 || found.Blocks == 256 {
+		t.Errorf("%+v, %v", found, err)
+	}
+}

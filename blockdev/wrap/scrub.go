@@ -1,6 +1,7 @@
 package wrap
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -22,9 +23,10 @@ type Scrubbed struct {
 const scrubPiece = 256 << 10
 
 // Scrub reads every block that has a checksum, while other requests go on, and compares. The error is the first of a
-// read, or that of the context, in which case Scrub abandons a read that hangs.
+// read, or else that of the context, with which Scrub abandons a read that hangs.
 func (k *Checker) Scrub(ctx context.Context) (found Scrubbed, err error) {
 	before := k.bad.Load()
+	defer func() { found.Bad = int64(k.bad.Load() - before) }()
 	buf := directio.AlignedBlock(scrubPiece)
 	done := make(chan struct{}, 1)
 	r := &blockdev.Request{Op: blockdev.OpRead, Bufs: [][]byte{nil}, Complete: func(*blockdev.Request) { done <- struct{}{} }}
@@ -34,7 +36,7 @@ func (k *Checker) Scrub(ctx context.Context) (found Scrubbed, err error) {
 	for _, c := range chunks {
 		for first := c * chunkBlocks; first < (c+1)*chunkBlocks; {
 			if ctx.Err() != nil {
-				return found, ctx.Err()
+				return found, cmp.Or(err, ctx.Err())
 			}
 			first = k.skip(first, (c+1)*chunkBlocks)
 			n := k.run(first, min((c+1)*chunkBlocks, first+scrubPiece/k.block))
@@ -46,22 +48,19 @@ func (k *Checker) Scrub(ctx context.Context) (found Scrubbed, err error) {
 			select {
 			case <-done:
 			case <-ctx.Done():
-				return found, ctx.Err()
+				return found, cmp.Or(err, ctx.Err())
 			}
 			found.Blocks += n
+			err = cmp.Or(err, r.Err)
 			if r.Err != nil && !errors.Is(r.Err, ErrChecksum) {
 				found.Errors += n
 				if errors.Is(r.Err, blockdev.ErrGone) {
-					return found, r.Err
+					return found, err
 				}
-			}
-			if err == nil {
-				err = r.Err
 			}
 			first += n
 		}
 	}
-	found.Bad = int64(k.bad.Load() - before)
 	return found, err
 }
 
