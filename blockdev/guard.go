@@ -68,8 +68,8 @@ func pieceAt(off, n int64) int64 {
 	return min(n, stripeSize-off&(stripeSize-1))
 }
 
-// ErrView is what Memory.View returns if Guard.View returned false. It is ErrBusy, made only once since it isn't a
-// failure and must cost nothing.
+// ErrView is the ErrBusy that Memory.View and Lender.Lend return: made only once, since it isn't a failure and must cost
+// nothing.
 var ErrView error = &OpError{Op: "view", Path: "memory", Offset: -1, Kind: ErrBusy}
 
 // View takes the range for a long read. It returns false if a writer is already waiting for a part of it, so that
