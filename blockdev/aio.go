@@ -182,7 +182,7 @@ func (q *queueAIO) begin(r *Request) {
 		q.v.pool.Submit(r)
 		return
 	}
-	if !q.v.lockRange(r) { // only now: others look at all that have their ranges, and many may wait for room
+	if !q.v.lockRange(r) { // only now: others may look at all that have their ranges, and many may wait for room
 		q.mu.Unlock()
 		return
 	}

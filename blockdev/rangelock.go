@@ -21,6 +21,7 @@ type rangeLock struct {
 	writers []*Request // that have their ranges
 	others  []*Request // that have theirs, and exclude only writers
 	waiting requestQueue
+	here    [rangeEntries]int // requests of stripes, which have their ranges or wait
 
 	writes [rangeEntries]struct{ begun, ended atomic.Uint64 } // of stripes
 }
@@ -40,7 +41,7 @@ func (l *rangeLock) lock(r *Request) bool {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.mustWait(r) {
+	if l.count(r, 1) > 1 && l.mustWait(r) {
 		l.waiting.push(r)
 		return false
 	}
@@ -56,6 +57,28 @@ func (l *rangeLock) unlock(r *Request) {
 	l.mu.Lock()
 	l.take(r)
 	var next requestQueue
+	if l.count(r, -1) > 0 {
+		next = l.passOn(r)
+	}
+	l.mu.Unlock()
+	for w := next.pop(); w != nil; w = next.pop() {
+		l.resume(w)
+	}
+}
+
+// count adds n to the number of requests in each of r's stripes, and returns the largest. Only if there are others does
+// r have to be compared with them.
+func (l *rangeLock) count(r *Request, n int) (most int) {
+	for s, last := rangeStripes(r); s <= last; s++ {
+		here := &l.here[s%rangeEntries]
+		*here += n
+		most = max(most, *here)
+	}
+	return most
+}
+
+// passOn gives those their ranges that waited for r alone, and returns them.
+func (l *rangeLock) passOn(r *Request) (next requestQueue) {
 	waiting := l.waiting.take()
 	for w := waiting.pop(); w != nil; w = waiting.pop() {
 		if !w.excludes(r) || l.mustWait(w) {
@@ -69,10 +92,7 @@ func (l *rangeLock) unlock(r *Request) {
 		}
 	}
 	l.waiting.join(waiting)
-	l.mu.Unlock()
-	for w := next.pop(); w != nil; w = next.pop() {
-		l.resume(w)
-	}
+	return next
 }
 
 // mustWait reports whether r must wait for one that has its range, or for one that waits already.

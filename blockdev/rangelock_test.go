@@ -1,6 +1,7 @@
 package blockdev
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -69,7 +70,7 @@ func TestRangeLockIsFair(t *testing.T) {
 	unlock(second, wide)
 	unlock(wide, behind)
 	unlock(behind)
-	if len(l.writers)+len(l.others) != 0 || !l.waiting.empty() {
+	if len(l.writers)+len(l.others) != 0 || !l.waiting.empty() || slices.Max(l.here[:]) != 0 {
 		t.Error("somebody is left")
 	}
 	unlock(behind) // has nothing any more
@@ -117,12 +118,14 @@ func TestRangeLockCounts(t *testing.T) {
 func TestRangeLockModel(t *testing.T) {
 	for seed := range uint64(50) {
 		rnd := rand.New(rand.NewPCG(seed, 0))
-		var all []*Request // that aren't done, in order of arrival
+		unit := []int64{1, 7, rangeEntries * stripeSize / 4096 / 2}[seed%3] // within a stripe, across some, and over the table
+		var all []*Request                                                  // that aren't done, in order of arrival
 		l := newRangeLock(func(*Request) {})
 		for step := range 200 {
 			if i := rnd.IntN(24); i >= len(all) {
 				first := rnd.Int64N(8)
-				all = append(all, at([]Op{OpRead, OpWrite, OpDiscard, OpWriteZeroes}[rnd.IntN(4)], first, first+1+rnd.Int64N(4)))
+				end := first + 1 + rnd.Int64N(4)
+				all = append(all, at([]Op{OpRead, OpWrite, OpDiscard, OpWriteZeroes}[rnd.IntN(4)], first*unit, end*unit))
 				l.lock(all[len(all)-1])
 			} else if all[i].locked {
 				l.unlock(all[i])
@@ -133,6 +136,31 @@ func TestRangeLockModel(t *testing.T) {
 					t.Fatalf("seed %d, step %d: a %v of %d at %d has its range: %v", seed, step, r.Op, r.Length, r.Offset, r.locked)
 				}
 			}
+		}
+	}
+}
+
+// BenchmarkRangeLock has one of many that have their ranges, while others wait elsewhere, give its range back and take it
+// again.
+func BenchmarkRangeLock(b *testing.B) {
+	for _, waiting := range []int{0, 8192} {
+		for _, depth := range []int64{1, 32, 256} {
+			b.Run(fmt.Sprintf("waiting=%d/depth=%d", waiting, depth), func(b *testing.B) {
+				l := newRangeLock(func(*Request) {})
+				for range 1 + waiting {
+					l.lock(at(OpWrite, 0, 1))
+				}
+				var all []*Request
+				for i := range depth {
+					all = append(all, at(OpWrite, 64*(i+1), 64*(i+1)+1))
+					l.lock(all[i])
+				}
+				for i := 0; b.Loop(); i++ {
+					r := all[i%len(all)]
+					l.unlock(r)
+					l.lock(r)
+				}
+			})
 		}
 	}
 }
