@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// storage is the interface of a file volume to the system, and all that it uses of it once it is open. Errors are those
-// of the system.
+// storage is the interface of an open file volume to the system, except for what never blocks: the kernel's queue, and
+// reads of what the page cache has. Errors are those of the system.
 type storage interface {
 	// transfer reads or writes as much of iov as it can at off; flags are RWF_*.
 	transfer(op Op, iov []unix.Iovec, off int64, flags int) (int64, error)

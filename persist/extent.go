@@ -23,7 +23,7 @@ type extent struct {
 
 	pins pins
 
-	// Protected by volume.mu.
+	// Protected by atomicVolume.mu.
 	free *freeSet
 	// With a working map: its entries that changed since the last checkpoint began, and the blocks that it names since
 	// then; grown are those of the running checkpoint.
