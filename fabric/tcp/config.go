@@ -55,9 +55,6 @@ type TargetConfig struct {
 	MaxConns int
 	// MaxPeerConns is how many of them may be from one address; 0 means 256.
 	MaxPeerConns int
-	// ConnectTimeout limits the time from the TCP connection to a successful Connect command;
-	// 0 means 10 s, as long as Linux waits.
-	ConnectTimeout time.Duration
 	// DataTimeout is how long a host may send none of the data that it was asked for (R2T); 0
 	// means 30 s. All the data of one command may take ten times as long.
 	DataTimeout time.Duration
@@ -96,8 +93,6 @@ func (c TargetConfig) Validate() error {
 		return badConfig("MaxConns %d is not positive", c.MaxConns)
 	case c.MaxPeerConns < 1:
 		return badConfig("MaxPeerConns %d is not positive", c.MaxPeerConns)
-	case c.ConnectTimeout < 0:
-		return badConfig("ConnectTimeout %v is negative", c.ConnectTimeout)
 	case c.DataTimeout < 0:
 		return badConfig("DataTimeout %v is negative", c.DataTimeout)
 	}
@@ -114,7 +109,6 @@ func (c *TargetConfig) fill() {
 	c.PeerMemory = cmp.Or(c.PeerMemory, c.Memory/4)
 	c.MaxConns = cmp.Or(c.MaxConns, defaultMaxConns)
 	c.MaxPeerConns = cmp.Or(c.MaxPeerConns, defaultMaxPeerConns)
-	c.ConnectTimeout = cmp.Or(c.ConnectTimeout, defaultConnectTimeout)
 	c.DataTimeout = cmp.Or(c.DataTimeout, defaultDataTimeout)
 	c.Network = cmp.Or(c.Network, socket.System)
 }

@@ -91,10 +91,7 @@ func TestForsaken(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			memory, err := blockdev.NewMemory(blockdev.Options{Size: testSize, BlockSize: block})
-			if err != nil {
-				t.Fatal(err)
-			}
+			memory := newTestVolume(t)
 			vol := &standing{Volume: memory}
 			tt := newTestTargetOn(t, TargetConfig{}, vol)
 			_, p := rawIO(t, tt, another, 8)

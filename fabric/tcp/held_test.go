@@ -3,7 +3,6 @@ package tcp
 import (
 	"testing"
 
-	"github.com/nvme-anywhere/nvmeof/blockdev"
 	"github.com/nvme-anywhere/nvmeof/internal/fabrictest"
 	"github.com/nvme-anywhere/nvmeof/nvme"
 	"github.com/nvme-anywhere/nvmeof/nvme/host"
@@ -12,10 +11,7 @@ import (
 // TestHeldUp: a write that a connection's reader executes for a volume, and that hangs, stops nothing else on that
 // connection, and completes normally.
 func TestHeldUp(t *testing.T) {
-	memory, err := blockdev.NewMemory(blockdev.Options{Size: testSize, BlockSize: block})
-	if err != nil {
-		t.Fatal(err)
-	}
+	memory := newTestVolume(t)
 	v := fabrictest.NewAttendedVolume(memory)
 	p := newPair(t, newTestTargetOn(t, TargetConfig{}, v).Addr(), clientOptions{inCapsule: 4096})
 	fabrictest.HeldUp(t, v, func(op nvme.Opcode, done func(nvme.Status)) {

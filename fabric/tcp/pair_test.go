@@ -41,11 +41,16 @@ type testTarget struct {
 
 func newTestTarget(t testing.TB, cfg TargetConfig) *testTarget {
 	t.Helper()
+	return newTestTargetOn(t, cfg, newTestVolume(t))
+}
+
+func newTestVolume(t testing.TB) blockdev.Volume {
+	t.Helper()
 	vol, err := blockdev.NewMemory(blockdev.Options{Size: testSize, BlockSize: block})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return newTestTargetOn(t, cfg, vol)
+	return vol
 }
 
 // errorLog keeps the errors that were logged, and their messages.

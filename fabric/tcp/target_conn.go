@@ -3,6 +3,7 @@ package tcp
 import (
 	"errors"
 	"fmt"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -106,7 +107,6 @@ func (c *targetConn) bufferSize() int {
 func (c *targetConn) serve() {
 	tapFunc(c.l.cfg.Tap).attach(c.conn, c.r, c.w)
 	go c.w.serve()
-	_ = c.conn.SetReadDeadline(time.Now().Add(c.l.cfg.ConnectTimeout))
 	c.r.expect = c.queue.Expect
 	c.r.attendant = duty.NewAttendant(func() { go c.read() })
 	c.read()
@@ -141,10 +141,8 @@ func (c *targetConn) flush() (sent bool, err error) {
 	return sent, nil
 }
 
-// interrupted implements pduHandler: the time for ICReq and Connect is over.
-func (c *targetConn) interrupted() error {
-	return fmt.Errorf("%w: no successful Connect within %v", ErrHandshake, c.l.cfg.ConnectTimeout)
-}
+// interrupted implements pduHandler. A target sets no deadline: the engine ends a connection that doesn't connect.
+func (c *targetConn) interrupted() error { return os.ErrDeadlineExceeded }
 
 // header implements pduHandler.
 func (c *targetConn) header(h pdu.Header, b []byte) error {

@@ -1,8 +1,6 @@
 package tcp
 
 import (
-	"time"
-
 	"github.com/nvme-anywhere/nvmeof/blockdev"
 	"github.com/nvme-anywhere/nvmeof/nvme"
 	"github.com/nvme-anywhere/nvmeof/nvme/target"
@@ -98,7 +96,6 @@ func (c *targetConn) learn(r *request) {
 	c.ioQueue = r.Cmd.ConnectQID() != 0
 	c.noFlow = r.CQE.SQHD() == sqhdWithoutFlow
 	c.connected.Store(true)
-	_ = c.conn.SetReadDeadline(time.Time{})
 }
 
 // segment describes memory that belongs to no volume.

@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nvme-anywhere/nvmeof/blockdev"
 	"github.com/nvme-anywhere/nvmeof/fabric/tcp/pdu"
 	"github.com/nvme-anywhere/nvmeof/nvme/host"
 	"github.com/nvme-anywhere/nvmeof/nvme/target"
@@ -42,11 +41,7 @@ func TestNoneAccepted(t *testing.T) {
 
 // TestEngineSpeaks: the engine logs why it ended a connection, so the listener doesn't.
 func TestEngineSpeaks(t *testing.T) {
-	vol, err := blockdev.NewMemory(blockdev.Options{Size: testSize, BlockSize: block})
-	if err != nil {
-		t.Fatal(err)
-	}
-	engine := newLimitedTarget(t, TargetConfig{}, vol, target.Limits{ConnectTimeout: 20 * time.Millisecond}).engine
+	engine := newLimitedTarget(t, TargetConfig{}, newTestVolume(t), target.Limits{ConnectTimeout: 20 * time.Millisecond}).engine
 	var text lockedBuffer
 	l, err := ListenTarget(anyPort, engine, TargetConfig{Log: slog.New(slog.NewTextHandler(&text, nil))})
 	if err != nil {

@@ -3,6 +3,7 @@ package tcp
 import (
 	"bytes"
 	"errors"
+	"io"
 	"net"
 	"net/netip"
 	"runtime"
@@ -95,21 +96,31 @@ func waitFor(t testing.TB, what string, ok func() bool) {
 	}
 }
 
-// TestTargetTimeout leaves connections without ICReq and without Connect.
+// TestTargetTimeout leaves connections without ICReq, and without Connect, one of which sends other commands all the time:
+// they end when the engine says, however long that is.
 func TestTargetTimeout(t *testing.T) {
 	virtually(t, func(t *testing.T, n socket.Network) {
-		const limit = 5 * time.Second // before the engine's
-		tt := newTestTarget(t, TargetConfig{ConnectTimeout: limit, BusyPoll: NoBusyPoll, Network: n})
+		const limit = time.Minute
+		tt := newLimitedTarget(t, TargetConfig{BusyPoll: NoBusyPoll, Network: n}, newTestVolume(t), target.Limits{ConnectTimeout: limit})
 		began := time.Now()
-		silent, halfway := rawHost(t, tt), rawHost(t, tt)
+		silent, halfway, busy := rawHost(t, tt), rawHost(t, tt), rawHost(t, tt)
 		halfway.initialize(pdu.ICReq{})
+		busy.initialize(pdu.ICReq{})
+		for sent, refused := busy.enableCapsule(), make([]byte, pdu.CapsuleRespSize); ; time.Sleep(10 * time.Millisecond) {
+			if _, err := busy.Write(sent); err != nil {
+				break
+			}
+			if _, err := io.ReadFull(busy, refused); err != nil {
+				break
+			}
+		}
 		silent.closed()
 		halfway.closed()
 		if took := time.Since(began); took < limit || took > limit+time.Second {
 			t.Errorf("the connections ended after %v", took)
 		}
-		for range 2 {
-			if err := <-tt.errs; !errors.Is(err, ErrHandshake) {
+		for range 3 {
+			if err := <-tt.errs; !errors.Is(err, target.ErrConnectTimeout) {
 				t.Error(err)
 			}
 		}
@@ -120,7 +131,7 @@ func TestTargetTimeout(t *testing.T) {
 func TestTargetTimeoutEnds(t *testing.T) {
 	virtually(t, func(t *testing.T, n socket.Network) {
 		const limit = 10 * time.Second
-		tt := newTestTarget(t, TargetConfig{ConnectTimeout: limit, BusyPoll: NoBusyPoll, Network: n})
+		tt := newLimitedTarget(t, TargetConfig{BusyPoll: NoBusyPoll, Network: n}, newTestVolume(t), target.Limits{ConnectTimeout: limit})
 		p := rawHost(t, tt)
 		p.initialize(pdu.ICReq{})
 		p.connect()
@@ -215,15 +226,14 @@ func TestListenEverywhere(t *testing.T) {
 func TestTargetConfig(t *testing.T) {
 	for _, c := range []TargetConfig{{QueueDepth: 1}, {QueueDepth: 5000}, {InCapsule: 17}, {InCapsule: 2 << 20},
 		{MaxTransfer: 5000}, {MaxTransfer: 2048}, {MaxTransfer: 32 << 20}, {MaxH2CData: 4095}, {MaxH2CData: 4098}, {MaxH2CData: 1024},
-		{Memory: 4096}, {PeerMemory: -1}, {PeerMemory: defaultMemory + 1}, {MaxConns: -1}, {MaxPeerConns: -1}, {ConnectTimeout: -1},
-		{DataTimeout: -1}} {
+		{Memory: 4096}, {PeerMemory: -1}, {PeerMemory: defaultMemory + 1}, {MaxConns: -1}, {MaxPeerConns: -1}, {DataTimeout: -1}} {
 		if _, err := ListenTarget(anyPort, nil, c); !errors.Is(err, ErrConfig) {
 			t.Errorf("%+v: %v", c, err)
 		}
 	}
 	for _, c := range []TargetConfig{{}, {QueueDepth: 2}, {QueueDepth: 4096}, {InCapsule: 1 << 20}, {MaxTransfer: 4096}, {MaxTransfer: 16 << 20},
 		{MaxH2CData: 4096}, {Memory: defaultMaxTransfer, PeerMemory: defaultMaxTransfer}, {MaxConns: 1, MaxPeerConns: 1},
-		{ConnectTimeout: 1, DataTimeout: 1}} {
+		{DataTimeout: 1}} {
 		if err := c.Validate(); err != nil {
 			t.Errorf("%+v: %v", c, err)
 		}

@@ -10,7 +10,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/nvme-anywhere/nvmeof/blockdev"
 	"github.com/nvme-anywhere/nvmeof/fabric/tcp/pdu"
 	"github.com/nvme-anywhere/nvmeof/fabric/tcp/socket"
 	"github.com/nvme-anywhere/nvmeof/internal/soon"
@@ -175,10 +174,7 @@ func TestPeerConnections(t *testing.T) {
 // from connecting at its first attempt.
 func TestSilentConnections(t *testing.T) {
 	const limit, attackers = 32, 4
-	vol, err := blockdev.NewMemory(blockdev.Options{Size: testSize, BlockSize: block})
-	if err != nil {
-		t.Fatal(err)
-	}
+	vol := newTestVolume(t)
 	tt := newLimitedTarget(t, TargetConfig{MaxConns: limit, MaxPeerConns: limit / attackers}, vol, target.Limits{Connections: limit})
 	attack := func(per int) {
 		for k := range attackers {

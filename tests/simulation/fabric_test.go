@@ -83,7 +83,7 @@ func (w *world) listen(a netip.Addr, t *target.Target) (*port, error) {
 	if w.kinds[a] == nvme.TransportTCP {
 		l, err := tcp.ListenTarget(at, t, tcp.TargetConfig{
 			Memory: w.tcp.memory, MaxTransfer: maxTransfer, InCapsule: w.tcp.inCapsule, MaxH2CData: w.tcp.maxH2CData,
-			ConnectTimeout: w.limits.connect, DataTimeout: w.limits.io, BusyPoll: tcp.NoBusyPoll, Network: w.net.TCP(),
+			DataTimeout: w.limits.io, BusyPoll: tcp.NoBusyPoll, Network: w.net.TCP(),
 		})
 		if err != nil {
 			return nil, err

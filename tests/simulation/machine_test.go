@@ -56,7 +56,10 @@ type server struct {
 
 func (s *server) start() error {
 	w := s.w
-	cfg := target.Config{Store: s.store, Authentication: w.authentication(), Subsystems: []target.SubsystemConfig{{NQN: subNQN, AllowAnyHost: true}}}
+	cfg := target.Config{
+		Store: s.store, Authentication: w.authentication(), Limits: target.Limits{ConnectTimeout: w.limits.connect},
+		Subsystems: []target.SubsystemConfig{{NQN: subNQN, AllowAnyHost: true}},
+	}
 	for i, d := range w.disks {
 		cfg.Subsystems[0].Namespaces = append(cfg.Subsystems[0].Namespaces, w.namespace(i, d))
 	}
