@@ -315,7 +315,7 @@ func (w *hostWorld) open() {
 	w.c = newClient(w.t, 64)
 	w.tr.queues.Begin()
 	w.q = newHostQueue(w.tr, conn, host.QueueAttr{
-		Remote: addrPort(conn.RemoteAddr()), QID: 1, CNTLID: 1, Size: 64, InCapsule: 4096, Sink: w.c,
+		Remote: conn.RemoteAddr(), QID: 1, CNTLID: 1, Size: 64, InCapsule: 4096, Sink: w.c,
 	})
 	w.c.q = w.q
 	w.q.decided.Store(true) // as Dial does

@@ -127,5 +127,5 @@ func (q *hostQueue) initialize(ctx context.Context) error {
 	if ctx.Err() != nil {
 		err = ctx.Err()
 	}
-	return &ConnError{Stage: "initialize", Peer: q.remote, Err: fmt.Errorf("%w: %w", ErrHandshake, err)}
+	return &ConnError{Stage: "initialize", Peer: q.attr.Remote, Err: fmt.Errorf("%w: %w", ErrHandshake, err)}
 }

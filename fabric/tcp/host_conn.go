@@ -22,8 +22,6 @@ type hostQueue struct {
 	t       *Transport
 	conn    socket.Conn
 	attr    host.QueueAttr
-	remote  netip.AddrPort
-	local   netip.AddrPort
 	digests pdu.Digests // requested, and therefore agreed
 	r       *reader
 	w       *writer
@@ -49,9 +47,7 @@ type hostQueue struct {
 }
 
 func newHostQueue(t *Transport, conn socket.Conn, a host.QueueAttr) *hostQueue {
-	q := &hostQueue{t: t, conn: conn, attr: a, remote: a.Remote, local: addrPort(conn.LocalAddr()),
-		digests: t.cfg.digests(),
-		ready:   make(chan struct{}), ended: make(chan struct{})}
+	q := &hostQueue{t: t, conn: conn, attr: a, digests: t.cfg.digests(), ready: make(chan struct{}), ended: make(chan struct{})}
 	q.r = newReader(conn, q, pdu.Host, t.cfg.BusyPoll)
 	q.w = newWriter(conn, &t.counters.Out)
 	q.slots = make([]hostSlot, a.SlotOf(0xffff)+1)
@@ -90,7 +86,7 @@ func (q *hostQueue) inlineLimit(cmd *nvme.Command) int {
 func (q *hostQueue) Size() int { return q.attr.Size }
 
 // Local implements host.TransportQueue.
-func (q *hostQueue) Local() netip.AddrPort { return q.local }
+func (q *hostQueue) Local() netip.AddrPort { return q.conn.LocalAddr() }
 
 // RTT implements host.TransportQueue: it returns TCP's own smoothed estimate.
 func (q *hostQueue) RTT() time.Duration { return q.conn.RTT() }
@@ -137,7 +133,7 @@ func (q *hostQueue) header(h pdu.Header, b []byte) error {
 	case pdu.TypeICResp:
 		return q.initialized(b)
 	}
-	return terminatedBy(q.remote, b)
+	return terminatedBy(q.attr.Remote, b)
 }
 
 // initialized handles the ICResp.
@@ -352,15 +348,15 @@ func (q *hostQueue) reason(err error) (*pdu.FieldError, error) {
 	case q.closing.Load():
 		return nil, nil
 	case errors.As(err, &fault):
-		return q.r.protocolError(fault, q.remote, &q.t.counters)
+		return q.r.protocolError(fault, q.attr.Remote, &q.t.counters)
 	case errors.Is(err, ErrTerminated):
 		return nil, err
 	}
 	if we := q.w.sendError(); we != nil {
-		return nil, &ConnError{Stage: "send", Peer: q.remote, Err: we}
+		return nil, &ConnError{Stage: "send", Peer: q.attr.Remote, Err: we}
 	}
 	if errors.Is(err, io.EOF) {
 		err = ErrPeerClosed
 	}
-	return nil, &ConnError{Stage: "receive", Peer: q.remote, Err: err}
+	return nil, &ConnError{Stage: "receive", Peer: q.attr.Remote, Err: err}
 }

@@ -83,12 +83,12 @@ func TestHostSilentController(t *testing.T) {
 			t.Fatal(err)
 		}
 		began := time.Now()
-		_, err = tr.Dial(t.Context(), host.QueueAttr{Remote: addrPort(l.Addr()), Size: 32, Sink: newClient(t, 1)})
+		_, err = tr.Dial(t.Context(), host.QueueAttr{Remote: l.Addr(), Size: 32, Sink: newClient(t, 1)})
 		if took := time.Since(began); took < limit || took > limit+time.Second {
 			t.Errorf("it failed after %v", took)
 		}
 		var ce *ConnError
-		if !errors.As(err, &ce) || ce.Stage != "initialize" || ce.Peer != addrPort(l.Addr()) {
+		if !errors.As(err, &ce) || ce.Stage != "initialize" || ce.Peer != l.Addr() {
 			t.Error(err)
 		}
 		if timeout := net.Error(nil); !errors.As(err, &timeout) || !timeout.Timeout() {
@@ -155,7 +155,7 @@ func TestHostLocal(t *testing.T) {
 		p := accept()
 		p.expect(pdu.TypeICReq)
 		p.send(goodResp.Append(nil))
-		from <- addrPort(p.RemoteAddr())
+		from <- p.RemoteAddr().(*net.TCPAddr).AddrPort()
 	}()
 	q, err := tr.Dial(context.Background(), host.QueueAttr{Local: local, Remote: addr, Size: 32, Sink: newClient(t, 1)})
 	if err != nil {
@@ -255,7 +255,8 @@ func TestHostDialGivesUp(t *testing.T) {
 		ctrl.send(goodResp.Append(nil))
 		sink := newClient(t, 32)
 		tr.queues.Begin()
-		q := newHostQueue(tr, socketOf(t, conn), host.QueueAttr{Remote: addrPort(conn.RemoteAddr()), Size: 32, Sink: sink})
+		s := socketOf(t, conn)
+		q := newHostQueue(tr, s, host.QueueAttr{Remote: s.RemoteAddr(), Size: 32, Sink: sink})
 		if err := q.initialize(ctx); err == nil {
 			if err := q.Close(); err != nil { // it was there before Dial looked
 				t.Fatal(err)

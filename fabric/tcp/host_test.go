@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"io"
-	"net"
 	"net/netip"
 	"strings"
 	"testing"
@@ -12,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/nvme-anywhere/nvmeof/fabric/tcp/pdu"
+	"github.com/nvme-anywhere/nvmeof/fabric/tcp/socket"
 	"github.com/nvme-anywhere/nvmeof/internal/soon"
 	"github.com/nvme-anywhere/nvmeof/nvme"
 	"github.com/nvme-anywhere/nvmeof/nvme/host"
@@ -27,18 +27,18 @@ type dialled struct {
 // listenRaw accepts one connection.
 func listenRaw(t testing.TB) (netip.AddrPort, func() *raw) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := socket.System.Listen(anyPort)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = l.Close() })
-	return addrPort(l.Addr()), func() *raw {
+	return l.Addr(), func() *raw {
 		c, err := l.Accept()
 		if err != nil {
 			t.Error(err)
 			return nil
 		}
-		return newRaw(t, c)
+		return newRaw(t, peerOf(c))
 	}
 }
 

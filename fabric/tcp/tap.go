@@ -29,7 +29,7 @@ func (f tapFunc) attach(c socket.Conn, r *reader, w *writer) {
 	if f == nil {
 		return
 	}
-	tap := f(addrPort(c.LocalAddr()), addrPort(c.RemoteAddr()))
+	tap := f(c.LocalAddr(), c.RemoteAddr())
 	r.tap, w.tap = tap, tap
 }
 

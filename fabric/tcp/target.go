@@ -81,7 +81,7 @@ func (l *Listener) grown(_ int, chunk []byte) error {
 }
 
 // Addr returns the address that the listener listens on.
-func (l *Listener) Addr() netip.AddrPort { return addrPort(l.listener.Addr()) }
+func (l *Listener) Addr() netip.AddrPort { return l.listener.Addr() }
 
 // Counters returns the counts of all connections so far. They may be read at any time.
 func (l *Listener) Counters() *Counters { return &l.counters }
@@ -168,7 +168,7 @@ func (l *Listener) start(conn socket.Conn) {
 	if err != nil {
 		l.counters.Rejected.Add(1)
 		_ = conn.Close()
-		peer := addrPort(conn.RemoteAddr())
+		peer := conn.RemoteAddr()
 		l.report(peer, &ConnError{Stage: stageAccept, Peer: peer, Err: err})
 		return
 	}

@@ -70,7 +70,7 @@ type targetConn struct {
 func newTargetConn(l *Listener, conn socket.Conn) *targetConn {
 	c := &targetConn{l: l, conn: conn, attr: target.ConnAttr{
 		Transport: nvme.TransportTCP,
-		Local:     addrPort(conn.LocalAddr()), Remote: addrPort(conn.RemoteAddr()),
+		Local:     conn.LocalAddr(), Remote: conn.RemoteAddr(),
 		SGLS:        nvme.SGLSSupported | nvme.SGLSInCapsuleOffs | nvme.SGLSTransport,
 		InCapsule:   l.cfg.InCapsule,
 		MaxTransfer: l.cfg.MaxTransfer,

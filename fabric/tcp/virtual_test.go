@@ -35,7 +35,7 @@ type peer interface {
 // peerOf returns the peer that uses c.
 func peerOf(c socket.Conn) peer {
 	if t, ok := c.(*socket.TCP); ok {
-		return t
+		return t.TCPConn
 	}
 	return &simulatedPeer{Conn: c}
 }
@@ -45,6 +45,9 @@ type simulatedPeer struct {
 	socket.Conn
 	aborts bool
 }
+
+func (p *simulatedPeer) LocalAddr() net.Addr  { return net.TCPAddrFromAddrPort(p.Conn.LocalAddr()) }
+func (p *simulatedPeer) RemoteAddr() net.Addr { return net.TCPAddrFromAddrPort(p.Conn.RemoteAddr()) }
 
 func (p *simulatedPeer) Read(b []byte) (n int, err error) {
 	var v [1]unix.Iovec

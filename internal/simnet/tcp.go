@@ -127,7 +127,7 @@ func opError(op string, addr netip.AddrPort, err error) error {
 }
 
 // Addr implements socket.Listener.
-func (l *tcpListener) Addr() net.Addr { return net.TCPAddrFromAddrPort(l.addr) }
+func (l *tcpListener) Addr() netip.AddrPort { return l.addr }
 
 // Accept implements socket.Listener.
 func (l *tcpListener) Accept() (socket.Conn, error) {

@@ -46,7 +46,7 @@ func connect(t *testing.T, n socket.Network, at netip.AddrPort) *tcpPair {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &tcpPair{t: t, network: n, listener: l, addr: l.Addr().(*net.TCPAddr).AddrPort()}
+	p := &tcpPair{t: t, network: n, listener: l, addr: l.Addr()}
 	if p.dialled, err = n.Dial(t.Context(), netip.Addr{}, p.addr); err != nil {
 		t.Fatal(err)
 	}

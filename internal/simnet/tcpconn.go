@@ -55,12 +55,10 @@ func (t *TCP) newConn(at ends, s tcpState) *tcpConn {
 }
 
 // LocalAddr implements socket.Conn.
-func (c *tcpConn) LocalAddr() net.Addr { return addrOf(c.at.local) }
+func (c *tcpConn) LocalAddr() netip.AddrPort { return c.at.local }
 
 // RemoteAddr implements socket.Conn.
-func (c *tcpConn) RemoteAddr() net.Addr { return addrOf(c.at.remote) }
-
-func addrOf(a netip.AddrPort) net.Addr { return net.TCPAddrFromAddrPort(a) }
+func (c *tcpConn) RemoteAddr() netip.AddrPort { return c.at.remote }
 
 // WhenReadable implements socket.Conn.
 func (c *tcpConn) WhenReadable(f func() bool) error { return c.readable.when(f) }

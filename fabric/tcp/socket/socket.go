@@ -5,7 +5,6 @@ package socket
 
 import (
 	"context"
-	"net"
 	"net/netip"
 	"time"
 
@@ -25,17 +24,15 @@ type Network interface {
 type Listener interface {
 	// Accept waits for a connection. After Close the error is net.ErrClosed.
 	Accept() (Conn, error)
-	// Addr returns a *net.TCPAddr.
-	Addr() net.Addr
+	Addr() netip.AddrPort
 	Close() error
 }
 
 // Conn is one end of a connection. At a time one goroutine may receive, and another one send. Recv, Send and Ended never
 // wait, and must not be called after Close or Abort.
 type Conn interface {
-	// LocalAddr and RemoteAddr return a *net.TCPAddr.
-	LocalAddr() net.Addr
-	RemoteAddr() net.Addr
+	LocalAddr() netip.AddrPort
+	RemoteAddr() netip.AddrPort
 
 	// WhenReadable calls f, and again after each event that Recv may tell of, until f returns true. It may forget events
 	// from before the first call. The error is os.ErrDeadlineExceeded once the read deadline has passed, and

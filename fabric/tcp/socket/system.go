@@ -44,6 +44,8 @@ func (system) Dial(ctx context.Context, local netip.Addr, remote netip.AddrPort)
 
 type listener struct{ *net.TCPListener }
 
+func (l listener) Addr() netip.AddrPort { return addrPort(l.TCPListener.Addr()) }
+
 func (l listener) Accept() (Conn, error) {
 	c, err := l.AcceptTCP()
 	if err != nil {

@@ -51,11 +51,24 @@ func Of(c *net.TCPConn) (*TCP, error) {
 	}
 	// Without TCP_INQ (before Linux 4.18) Recv doesn't know what is left.
 	_ = unix.SetsockoptInt(t.fd, unix.SOL_TCP, unix.TCP_INQ, 1)
-	if withinHost(addrOf(c.LocalAddr()), addrOf(c.RemoteAddr())) {
+	if withinHost(t.LocalAddr().Addr(), t.RemoteAddr().Addr()) {
 		// If that fails, the connection is only slower.
 		_ = unix.SetsockoptString(t.fd, unix.SOL_TCP, unix.TCP_CONGESTION, localControl)
 	}
 	return t, nil
+}
+
+// LocalAddr implements Conn.
+func (t *TCP) LocalAddr() netip.AddrPort { return addrPort(t.TCPConn.LocalAddr()) }
+
+// RemoteAddr implements Conn.
+func (t *TCP) RemoteAddr() netip.AddrPort { return addrPort(t.TCPConn.RemoteAddr()) }
+
+// addrPort returns an address of TCP, which is invalid if the connection had already ended.
+func addrPort(a net.Addr) netip.AddrPort {
+	t, _ := a.(*net.TCPAddr)
+	ap := t.AddrPort()
+	return netip.AddrPortFrom(ap.Addr().Unmap(), ap.Port())
 }
 
 // WhenReadable implements Conn.
@@ -156,10 +169,4 @@ const localControl = "reno"
 // the connection's own local address.
 func withinHost(local, remote netip.Addr) bool {
 	return remote.IsLoopback() || remote.IsValid() && remote == local
-}
-
-// addrOf returns the IP address of a, which is invalid if the connection had already ended.
-func addrOf(a net.Addr) netip.Addr {
-	t, _ := a.(*net.TCPAddr)
-	return t.AddrPort().Addr().Unmap()
 }

@@ -2,7 +2,6 @@ package socket
 
 import (
 	"encoding/binary"
-	"net"
 	"net/netip"
 	"testing"
 
@@ -19,7 +18,7 @@ func connected(t *testing.T) (a, b *TCP) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	dialled, err := System.Dial(t.Context(), netip.Addr{}, l.Addr().(*net.TCPAddr).AddrPort())
+	dialled, err := System.Dial(t.Context(), netip.Addr{}, l.Addr())
 	if err != nil {
 		t.Fatal(err)
 	}
