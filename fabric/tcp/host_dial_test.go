@@ -38,7 +38,7 @@ func TestHostHandshake(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			addr, accept := listenRaw(t)
+			addr, accept := listenRaw(t, socket.System)
 			done := make(chan struct{})
 			go func() {
 				defer close(done)
@@ -108,7 +108,7 @@ func TestHostDialFails(t *testing.T) {
 	}
 	a := host.QueueAttr{Size: 32, Sink: newClient(t, 1)}
 	var ce *ConnError
-	addr, accept := listenRaw(t)
+	addr, accept := listenRaw(t, socket.System)
 	a.Remote = addr
 	slow, _ := NewTransport(HostConfig{})
 	ctx, cancel := context.WithCancel(context.Background())
@@ -149,7 +149,7 @@ func TestHostLocal(t *testing.T) {
 		t.Fatal(err)
 	}
 	local := netip.MustParseAddr("127.0.0.2")
-	addr, accept := listenRaw(t)
+	addr, accept := listenRaw(t, socket.System)
 	from := make(chan netip.AddrPort, 1)
 	go func() {
 		p := accept()

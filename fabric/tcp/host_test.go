@@ -2,6 +2,7 @@ package tcp
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"io"
 	"net/netip"
@@ -25,9 +26,9 @@ type dialled struct {
 }
 
 // listenRaw accepts one connection.
-func listenRaw(t testing.TB) (netip.AddrPort, func() *raw) {
+func listenRaw(t testing.TB, n socket.Network) (netip.AddrPort, func() *raw) {
 	t.Helper()
-	l, err := socket.System.Listen(anyPort)
+	l, err := n.Listen(anyPort)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +56,7 @@ func dialRawQueue(t testing.TB, cfg HostConfig, resp pdu.ICResp, qid uint16) *di
 	if err != nil {
 		t.Fatal(err)
 	}
-	addr, accept := listenRaw(t)
+	addr, accept := listenRaw(t, cmp.Or(cfg.Network, socket.System))
 	accepted := make(chan *raw, 1)
 	go func() {
 		p := accept()
@@ -153,23 +154,25 @@ func TestHostTerminates(t *testing.T) {
 // ask for more of the data. The command ends as soon as the data being sent is out, and its memory
 // belongs to its owner then.
 func TestHostR2TAfterResponse(t *testing.T) {
-	const size, more = 32 << 20, 4096 // more than sockets hold
-	resp := goodResp
-	resp.MAXH2CDATA = size
-	d := dialRaw(t, HostConfig{}, resp)
-	r, done, cid := d.start(ioCommand(nvme.OpWrite, 0, size), make([]byte, size))
-	d.ctrl.send(d.ctrl.r2t(pdu.R2T{CCCID: cid, R2TL: size - more}))
-	if _, err := io.ReadFull(d.ctrl, make([]byte, pdu.DataSize)); err != nil { // it is being sent
-		t.Fatal(err)
-	}
-	d.ctrl.send(append(d.ctrl.resp(cid, 0), d.ctrl.r2t(pdu.R2T{CCCID: cid, R2TO: size - more, R2TL: more})...))
-	waitFor(t, "protocol error", func() bool { return d.tr.Counters().ProtocolErrors.Load() == 1 }) // before all is sent
-	go func() { _, _ = io.Copy(io.Discard, d.ctrl) }()
-	d.wait(done)
-	if !errors.Is(r.Err, ErrProtocol) {
-		t.Errorf("%v", r.Err)
-	}
-	<-d.gone
+	virtually(t, func(t *testing.T, n socket.Network) {
+		const size, more = 4 << 20, 4096 // more than sockets hold
+		resp := goodResp
+		resp.MAXH2CDATA = size
+		d := dialRaw(t, HostConfig{BusyPoll: NoBusyPoll, Network: n}, resp)
+		r, done, cid := d.start(ioCommand(nvme.OpWrite, 0, size), make([]byte, size))
+		d.ctrl.send(d.ctrl.r2t(pdu.R2T{CCCID: cid, R2TL: size - more}))
+		if _, err := io.ReadFull(d.ctrl, make([]byte, pdu.DataSize)); err != nil { // it is being sent
+			t.Fatal(err)
+		}
+		d.ctrl.send(append(d.ctrl.resp(cid, 0), d.ctrl.r2t(pdu.R2T{CCCID: cid, R2TO: size - more, R2TL: more})...))
+		waitFor(t, "protocol error", func() bool { return d.tr.Counters().ProtocolErrors.Load() == 1 }) // before all is sent
+		go func() { _, _ = io.Copy(io.Discard, d.ctrl) }()
+		d.wait(done)
+		if !errors.Is(r.Err, ErrProtocol) {
+			t.Errorf("%v", r.Err)
+		}
+		<-d.gone
+	})
 }
 
 // TestHostDataErrors damages and shortens read data: that command fails, the next works. A wrong data digest is a

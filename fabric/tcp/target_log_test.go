@@ -5,12 +5,14 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"net/netip"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/nvme-anywhere/nvmeof/fabric/tcp/pdu"
+	"github.com/nvme-anywhere/nvmeof/fabric/tcp/socket"
 	"github.com/nvme-anywhere/nvmeof/nvme/host"
 	"github.com/nvme-anywhere/nvmeof/nvme/target"
 )
@@ -103,30 +105,32 @@ func TestNothingToWarnOf(t *testing.T) {
 // TestOffenderIsNamed: what is logged of a host that violates the protocol, or says that we do, names it by the key that
 // every message has for it.
 func TestOffenderIsNamed(t *testing.T) {
-	var text lockedBuffer
-	l, err := ListenTarget(anyPort, newTestTarget(t, TargetConfig{}).engine, TargetConfig{Log: slog.New(slog.NewTextHandler(&text, nil))})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
 	termReq := make([]byte, 24)
 	termReq[0], termReq[2], termReq[4] = byte(pdu.TypeH2CTermReq), 24, 24 // PDU-Type, HLEN, PLEN
 	termReq[8] = byte(pdu.FESSequence)
-	for what, sent := range map[string][]byte{"of another protocol": bytes.Repeat([]byte("GET /"), 40), "a terminate request": termReq} {
-		conn, err := net.Dial("tcp", l.Addr().String())
+	virtually(t, func(t *testing.T, n socket.Network) {
+		cfg := TargetConfig{BusyPoll: NoBusyPoll, Network: n}
+		engine := newTestTarget(t, cfg).engine
+		var text lockedBuffer
+		cfg.Log = slog.New(slog.NewTextHandler(&text, nil))
+		l, err := ListenTarget(anyPort, engine, cfg)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := conn.Write(sent); err != nil {
-			t.Fatal(err)
+		defer l.Close()
+		for what, sent := range map[string][]byte{"of another protocol": bytes.Repeat([]byte("GET /"), 40), "a terminate request": termReq} {
+			conn, err := n.Dial(t.Context(), netip.Addr{}, l.Addr())
+			if err != nil {
+				t.Fatal(err)
+			}
+			newRaw(t, peerOf(conn)).send(sent)
+			remote := " remote=" + conn.LocalAddr().String() + " "
+			waitFor(t, "the log", func() bool { return strings.Contains(text.String(), conn.LocalAddr().String()) })
+			if !strings.Contains(text.String(), remote) {
+				t.Errorf("%s: there is no%sin\n%s", what, remote, text.String())
+			}
 		}
-		remote := " remote=" + conn.LocalAddr().String() + " "
-		waitFor(t, "the log", func() bool { return strings.Contains(text.String(), conn.LocalAddr().String()) })
-		if !strings.Contains(text.String(), remote) {
-			t.Errorf("%s: there is no%sin\n%s", what, remote, text.String())
-		}
-		_ = conn.Close()
-	}
+	})
 }
 
 // lockedBuffer is a buffer that another goroutine may write to meanwhile.
