@@ -146,10 +146,12 @@ func (x *transaction) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := x.check(ch.Parse(b), ch.TID); err != nil {
+	if err := ch.Parse(b); err != nil {
 		return err
 	}
 	switch {
+	case ch.TID != x.tid:
+		return x.wrongTID(ch.TID)
 	case !slices.Contains(offer.Hash, ch.Hash):
 		return fmt.Errorf("the controller chose %v, which wasn't offered: %w", ch.Hash, nvme.AuthHashUnusable)
 	case !slices.Contains(offer.DH, ch.DH):
@@ -180,21 +182,23 @@ func (x *transaction) finish(ctx context.Context, math *dhchap.Transaction, repl
 	if err != nil {
 		return err
 	}
-	if err := x.check(s.Parse(b, math.Hash), s.TID); err != nil || !reply.CVALID {
+	if err := s.Parse(b, math.Hash); err != nil {
 		return err
 	}
-	if !s.RVALID || !dhchap.Equal(s.RVAL, math.ControllerResponse(x.a.ControllerSecret, reply.CVAL, reply.SEQNUM)) {
+	switch {
+	case s.TID != x.tid:
+		return x.wrongTID(s.TID)
+	case !reply.CVALID:
+		return nil
+	case !s.RVALID || !dhchap.Equal(s.RVAL, math.ControllerResponse(x.a.ControllerSecret, reply.CVAL, reply.SEQNUM)):
 		return fmt.Errorf("the controller doesn't know its secret: %w", nvme.AuthFailed)
 	}
 	return x.send(ctx, (&nvme.AuthSuccess2{TID: x.tid}).AppendTo(nil))
 }
 
-// check completes the check of a parsed message.
-func (x *transaction) check(err error, tid uint16) error {
-	if err == nil && tid != x.tid {
-		err = fmt.Errorf("transaction %d in transaction %d: %w", tid, x.tid, nvme.AuthIncorrectPayload)
-	}
-	return err
+// wrongTID returns the error for a message of another transaction.
+func (x *transaction) wrongTID(tid uint16) error {
+	return fmt.Errorf("transaction %d in transaction %d: %w", tid, x.tid, nvme.AuthIncorrectPayload)
 }
 
 func (x *transaction) send(ctx context.Context, message []byte) error {
