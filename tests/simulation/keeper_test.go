@@ -23,8 +23,7 @@ type keeper struct {
 	registered map[int]bool
 	holder     int // -1: none
 	typ        nvme.ResvType
-	sure       bool           // that it is so
-	may        map[int]denial // what the history was told last
+	sure       bool // that it is so
 }
 
 func newKeeper(w *world, rng *rand.Rand) *keeper {
@@ -57,8 +56,7 @@ func (k *keeper) lost() {
 
 // allow notes that anybody may be able to do anything from now on.
 func (k *keeper) allow() {
-	k.may = map[int]denial{}
-	k.w.histories[keptDisk].deny(k.may)
+	k.w.histories[keptDisk].deny(map[int]denial{})
 }
 
 // change makes one change, after which it is known again who may do what, or not.
@@ -171,14 +169,14 @@ func (k *keeper) note(aborted int) {
 	if k.holder < 0 {
 		return
 	}
-	k.may = map[int]denial{}
+	denied := map[int]denial{}
 	for _, m := range k.w.hosts {
 		if m.index != k.holder && (!k.typ.RegistrantsOnly() || !k.registered[m.index]) {
 			exclusive := k.typ == nvme.ResvExclusiveAccess || k.typ == nvme.ResvExclusiveAccessRegOnly
-			k.may[m.index] = denial{writes: true, reads: exclusive, old: m.index == aborted}
+			denied[m.index] = denial{writes: true, reads: exclusive, old: m.index == aborted}
 		}
 	}
-	k.w.histories[keptDisk].deny(k.may)
+	k.w.histories[keptDisk].deny(denied)
 }
 
 // end releases what is held, so that all hosts can do everything. A host whose earlier commands a slow disk still has may
