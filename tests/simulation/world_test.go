@@ -56,67 +56,17 @@ type world struct {
 func newWorld(t *testing.T, seed uint64) *world {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(seed, 0))
-	w := &world{t: t, seed: seed, began: time.Now(), net: simnet.New(seed)}
+	w := &world{t: t, seed: seed, began: time.Now(), net: simnet.New(seed), kinds: map[netip.Addr]nvme.TransportType{}}
 	w.net.SetDefault(goodLink)
-	duration := func(least, most time.Duration) time.Duration {
-		return least + time.Duration(rng.Int64N(int64(most-least)))
-	}
-	w.limits = limits{
-		kato: duration(500*time.Millisecond, 3*time.Second), connect: duration(time.Second, 5*time.Second),
-		io: duration(time.Second, 6*time.Second), reconnect: duration(100*time.Millisecond, 2*time.Second),
-		policy: multipath.Policy(rng.IntN(2)), think: duration(time.Millisecond, 100*time.Millisecond),
-	}
-	if rng.IntN(2) == 0 {
-		w.limits.fastFail = duration(time.Millisecond, 5*time.Second)
-	}
+	w.limits = drawLimits(rng)
 	w.unordered = rng.IntN(4) == 0
 	for i := range 2 + rng.IntN(2) {
 		w.disks = append(w.disks, newDisk(t, rng, i, w.unordered))
 		w.histories = append(w.histories, newHistory(w.disks[i].blocks))
 	}
-	addr := func(net, machine, nic int) netip.Addr {
-		a := netip.AddrFrom4([4]byte{10, byte(net), byte(machine), byte(nic + 1)})
-		w.addrs = append(w.addrs, a)
-		return a
-	}
-	w.kinds, w.tcp = map[netip.Addr]nvme.TransportType{}, drawTCP(rng)
-	kinds := pick(rng, [][]nvme.TransportType{{nvme.TransportRDMA}, {nvme.TransportTCP}, {nvme.TransportRDMA, nvme.TransportTCP}})
-	targets, ports := 1+rng.IntN(2), 3
-	if w.unordered {
-		targets, ports = 1, 1
-	}
-	for i := range targets {
-		s := &server{w: w, store: &store{kept: map[string][]byte{}}}
-		for k := range 1 + rng.IntN(ports) {
-			a := addr(1, i, k)
-			s.addrs = append(s.addrs, a)
-			w.kinds[a] = pick(rng, kinds)
-		}
-		w.servers = append(w.servers, s)
-	}
-	withAuth := rng.IntN(3) == 0
-	if withAuth {
-		w.auth = &target.Authentication{Hosts: map[string]target.HostSecrets{}, DHGroups: []nvme.DHGroup{nvme.DHNull}}
-	}
-	for i := range 2 + rng.IntN(2) {
-		m := &machine{w: w, index: i, turn: make(chan struct{}, 1), id: nvme.HostID{byte(i + 1), 15: 1}}
-		m.nqn = m.id.NQN()
-		for k := range 1 + rng.IntN(2) {
-			m.addrs = append(m.addrs, addr(2, i, k))
-		}
-		for _, s := range w.servers {
-			for k, a := range s.addrs {
-				m.paths = append(m.paths, route{k % len(m.addrs), a})
-			}
-		}
-		if withAuth {
-			w.auth.Hosts[m.nqn] = target.HostSecrets{Host: newSecret()}
-		}
-		w.hosts = append(w.hosts, m)
-		for range 1 + rng.IntN(4) {
-			w.clients = append(w.clients, &client{m: m, rng: rand.New(rand.NewPCG(rng.Uint64(), 0)), buf: make([]byte, 1<<17)})
-		}
-	}
+	w.tcp = drawTCP(rng)
+	w.drawServers(rng)
+	w.drawHosts(rng)
 	if len(w.servers) == 1 {
 		w.keeper = newKeeper(w, rand.New(rand.NewPCG(rng.Uint64(), 0)))
 	}
@@ -133,6 +83,73 @@ func newWorld(t *testing.T, seed uint64) *world {
 	w.logf("unordered %v, %d disks, %d targets, %d hosts, %d clients, %v, %+v, %+v",
 		w.unordered, len(w.disks), len(w.servers), len(w.hosts), len(w.clients), w.kinds, w.tcp, w.limits)
 	return w
+}
+
+func drawLimits(rng *rand.Rand) limits {
+	duration := func(least, most time.Duration) time.Duration {
+		return least + time.Duration(rng.Int64N(int64(most-least)))
+	}
+	l := limits{
+		kato: duration(500*time.Millisecond, 3*time.Second), connect: duration(time.Second, 5*time.Second),
+		io: duration(time.Second, 6*time.Second), reconnect: duration(100*time.Millisecond, 2*time.Second),
+		policy: multipath.Policy(rng.IntN(2)), think: duration(time.Millisecond, 100*time.Millisecond),
+	}
+	if rng.IntN(2) == 0 {
+		l.fastFail = duration(time.Millisecond, 5*time.Second)
+	}
+	return l
+}
+
+// drawServers draws the targets and their ports.
+func (w *world) drawServers(rng *rand.Rand) {
+	kinds := pick(rng, [][]nvme.TransportType{{nvme.TransportRDMA}, {nvme.TransportTCP}, {nvme.TransportRDMA, nvme.TransportTCP}})
+	targets, ports := 1+rng.IntN(2), 3
+	if w.unordered {
+		targets, ports = 1, 1
+	}
+	for i := range targets {
+		s := &server{w: w, store: &store{kept: map[string][]byte{}}}
+		for k := range 1 + rng.IntN(ports) {
+			a := w.addr(1, i, k)
+			s.addrs = append(s.addrs, a)
+			w.kinds[a] = pick(rng, kinds)
+		}
+		w.servers = append(w.servers, s)
+	}
+}
+
+// drawHosts draws the hosts, their secrets and who uses them.
+func (w *world) drawHosts(rng *rand.Rand) {
+	withAuth := rng.IntN(3) == 0
+	if withAuth {
+		w.auth = &target.Authentication{Hosts: map[string]target.HostSecrets{}, DHGroups: []nvme.DHGroup{nvme.DHNull}}
+	}
+	for i := range 2 + rng.IntN(2) {
+		m := &machine{w: w, index: i, turn: make(chan struct{}, 1), id: nvme.HostID{byte(i + 1), 15: 1}}
+		m.nqn = m.id.NQN()
+		for k := range 1 + rng.IntN(2) {
+			m.addrs = append(m.addrs, w.addr(2, i, k))
+		}
+		for _, s := range w.servers {
+			for k, a := range s.addrs {
+				m.paths = append(m.paths, route{k % len(m.addrs), a})
+			}
+		}
+		if withAuth {
+			w.auth.Hosts[m.nqn] = target.HostSecrets{Host: newSecret()}
+		}
+		w.hosts = append(w.hosts, m)
+		for range 1 + rng.IntN(4) {
+			w.clients = append(w.clients, &client{m: m, rng: rand.New(rand.NewPCG(rng.Uint64(), 0)), buf: make([]byte, 1<<17)})
+		}
+	}
+}
+
+// addr gives a machine an address.
+func (w *world) addr(net, machine, nic int) netip.Addr {
+	a := netip.AddrFrom4([4]byte{10, byte(net), byte(machine), byte(nic + 1)})
+	w.addrs = append(w.addrs, a)
+	return a
 }
 
 // namespace returns the configuration of the namespace on a disk.
@@ -286,29 +303,9 @@ func (w *world) readAll() {
 // quiet checks that nothing is left of all that has happened, while nobody does anything.
 func (w *world) quiet() {
 	time.Sleep(time.Second)
-	controllers := map[netip.Addr]int{}
+	controllers := map[netip.Addr]int{} // by port
 	for _, m := range w.hosts {
-		sub := m.subsystem()
-		if n := sub.Waiting(); n != 0 {
-			w.errorf("host %d: %d requests wait", m.index, n)
-		}
-		for _, p := range sub.Paths() {
-			controllers[p.Remote.Addr()]++
-			if p.UnderWay != 0 {
-				w.errorf("host %d: %s has %d requests under way", m.index, p.Name(), p.UnderWay)
-			}
-			if was, lost := p.Counters.Connects.Load(), p.Counters.Losses.Load(); was != lost+1 {
-				w.errorf("host %d: %s is live, was so %d times and lost %d times", m.index, p.Name(), was, lost)
-			}
-		}
-		for _, c := range sub.Controllers() {
-			for _, q := range c.Queues() {
-				n := q.Counters()
-				if sent, back := n.Submitted.Load(), n.Completed.Load()+n.Cut.Load(); sent != back {
-					w.errorf("host %d: queue %d has sent %d commands and got %d back", m.index, q.ID(), sent, back)
-				}
-			}
-		}
+		w.quietHost(m, controllers)
 	}
 	for i, d := range w.disks {
 		if d.faults != nil && d.faults.busy() != 0 {
@@ -316,34 +313,64 @@ func (w *world) quiet() {
 		}
 	}
 	for i, s := range w.servers {
-		want, byKind := 0, map[nvme.TransportType]int{}
-		for k, a := range s.addrs {
-			want += controllers[a]
-			byKind[w.kinds[a]] += 3 * controllers[a]
-			if got := s.ports[k].connections.Load(); got != int64(3*controllers[a]) {
-				w.errorf("target %d: %d connections at %v, want %d", i, got, a, 3*controllers[a])
+		w.quietServer(i, s, controllers)
+	}
+}
+
+// quietHost is quiet for a host. It counts its controllers.
+func (w *world) quietHost(m *machine, controllers map[netip.Addr]int) {
+	sub := m.subsystem()
+	if n := sub.Waiting(); n != 0 {
+		w.errorf("host %d: %d requests wait", m.index, n)
+	}
+	for _, p := range sub.Paths() {
+		controllers[p.Remote.Addr()]++
+		if p.UnderWay != 0 {
+			w.errorf("host %d: %s has %d requests under way", m.index, p.Name(), p.UnderWay)
+		}
+		if was, lost := p.Counters.Connects.Load(), p.Counters.Losses.Load(); was != lost+1 {
+			w.errorf("host %d: %s is live, was so %d times and lost %d times", m.index, p.Name(), was, lost)
+		}
+	}
+	for _, c := range sub.Controllers() {
+		for _, q := range c.Queues() {
+			n := q.Counters()
+			if sent, back := n.Submitted.Load(), n.Completed.Load()+n.Cut.Load(); sent != back {
+				w.errorf("host %d: queue %d has sent %d commands and got %d back", m.index, q.ID(), sent, back)
 			}
 		}
-		snap := s.target.Snapshot()
-		if snap.Controllers != want || snap.Connections != 3*want {
-			w.errorf("target %d: %d controllers and %d connections, want %d and %d", i, snap.Controllers, snap.Connections, want, 3*want)
+	}
+}
+
+// quietServer is quiet for a target to whose ports hosts have so many controllers.
+func (w *world) quietServer(i int, s *server, controllers map[netip.Addr]int) {
+	want, byKind := 0, map[nvme.TransportType]int{}
+	for k, a := range s.addrs {
+		want += controllers[a]
+		byKind[w.kinds[a]] += 3 * controllers[a]
+		if got := s.ports[k].connections.Load(); got != int64(3*controllers[a]) {
+			w.errorf("target %d: %d connections at %v, want %d", i, got, a, 3*controllers[a])
 		}
-		for _, tr := range snap.Transports {
-			if want := byKind[tr.Transport]; tr.Queues != want || tr.Connects-tr.Disconnects != uint64(want) {
-				w.errorf("target %d: %d queues of %v, %d connects and %d disconnects; want %d queues", i, tr.Queues, tr.Transport, tr.Connects, tr.Disconnects, want)
+	}
+	snap := s.target.Snapshot()
+	if snap.Controllers != want || snap.Connections != 3*want {
+		w.errorf("target %d: %d controllers and %d connections, want %d and %d", i, snap.Controllers, snap.Connections, want, 3*want)
+	}
+	for _, tr := range snap.Transports {
+		if want := byKind[tr.Transport]; tr.Queues != want || tr.Connects-tr.Disconnects != uint64(want) {
+			w.errorf("target %d: %d queues of %v, %d connects and %d disconnects; want %d queues", i, tr.Queues, tr.Transport, tr.Connects, tr.Disconnects, want)
+		}
+	}
+	for _, sub := range snap.Subsystems {
+		for _, ns := range sub.Namespaces {
+			if ns.Users != 0 {
+				w.errorf("target %d: namespace %d has %d users", i, ns.NSID, ns.Users)
 			}
 		}
-		for _, sub := range snap.Subsystems {
-			for _, ns := range sub.Namespaces {
-				if ns.Users != 0 {
-					w.errorf("target %d: namespace %d has %d users", i, ns.NSID, ns.Users)
-				}
-			}
-			for _, c := range sub.Controllers {
-				for _, q := range c.Queues {
-					if q.QID != 0 && q.InFlight != 0 {
-						w.errorf("target %d: queue %d of controller %d has %d commands", i, q.QID, c.CNTLID, q.InFlight)
-					}
+		for _, c := range sub.Controllers {
+			for _, q := range c.Queues {
+				if q.QID != 0 && q.InFlight != 0 {
+					w.errorf("target %d: queue %d of controller %d has %d commands", i, q.QID, c.CNTLID, q.InFlight)
 				}
 			}
 		}
