@@ -299,6 +299,22 @@ func TestTCPReadShut(t *testing.T) {
 	})
 }
 
+// TestTCPBothShut: data for an end that wants neither to receive nor to send resets the connection.
+func TestTCPBothShut(t *testing.T) {
+	onKernelToo(t, func(t *testing.T, p *tcpPair) {
+		_ = p.accepted.CloseRead()
+		_ = p.accepted.CloseWrite()
+		p.ended(p.dialled)
+		var err error
+		for began := time.Now(); err == nil && time.Since(began) < time.Minute; time.Sleep(time.Millisecond) {
+			err = write(p.dialled, []byte{1})
+		}
+		p.fails(err, unix.EPIPE)
+		_, _, err = read(p.accepted, 10)
+		p.fails(err, unix.ECONNRESET)
+	})
+}
+
 // TestTCPDeadlines: waiting ends at a deadline, even one that is set meanwhile, and with Close. After another deadline is
 // set it goes on.
 func TestTCPDeadlines(t *testing.T) {
@@ -474,6 +490,15 @@ func TestTCPResetOvertakes(t *testing.T) {
 		_ = p.dialled.Abort()
 		_, _, err := read(p.accepted, 10)
 		p.fails(err, unix.ECONNRESET)
+	})
+}
+
+// TestTCPWriteShut: CloseWrite wakes a sender that waits for room, as Linux's does.
+func TestTCPWriteShut(t *testing.T) {
+	simulated(t, goodTCPLink, func(_ *Network, p *tcpPair) {
+		time.AfterFunc(time.Minute, func() { _ = p.dialled.CloseWrite() })
+		_ = p.dialled.SetWriteDeadline(time.Now().Add(time.Hour))
+		p.fails(write(p.dialled, make([]byte, 1<<20)), unix.EPIPE)
 	})
 }
 

@@ -22,9 +22,9 @@ type tcpConn struct {
 	settled  chan struct{} // closed when Dial has succeeded or failed
 	listener *tcpListener  // of a connection that isn't established
 	err      unix.Errno    // the next call returns it
-	closed   bool          // Close was called: nobody uses the connection any more
+	closed   bool          // Close or Abort was called: nobody uses the connection any more
 	ended    bool          // the peer has sent the end of the stream, and all before it
-	readShut bool          // CloseRead was called
+	readShut bool          // CloseRead or Close was called
 	buffer   int           // bytes of each direction that the connection keeps
 	in       []byte        // received
 	full     bool          // Send had no room
@@ -159,28 +159,22 @@ func (c *tcpConn) RTT() time.Duration {
 }
 
 // CloseRead implements socket.Conn.
-func (c *tcpConn) CloseRead() error {
-	return c.shutdown(func() {
-		c.readShut = true
-		c.readable.signal()
-	})
-}
+func (c *tcpConn) CloseRead() error { return c.shutdown(&c.readShut) }
 
 // CloseWrite implements socket.Conn.
-func (c *tcpConn) CloseWrite() error {
-	return c.shutdown(func() {
-		c.finished = true
-		c.push()
-	})
-}
+func (c *tcpConn) CloseWrite() error { return c.shutdown(&c.finished) }
 
-func (c *tcpConn) shutdown(how func()) error {
+// shutdown sets readShut or finished.
+func (c *tcpConn) shutdown(direction *bool) error {
 	c.tcp.mu.Lock()
 	defer c.tcp.mu.Unlock()
-	if c.state == gone {
+	if c.state == gone || c.ended && c.sentAll() {
 		return opError("close", c.at.remote, os.NewSyscallError("shutdown", unix.ENOTCONN))
 	}
-	how()
+	*direction = true
+	c.push()
+	c.readable.signal()
+	c.writable.signal()
 	return nil
 }
 
@@ -191,7 +185,7 @@ func (c *tcpConn) Close() error {
 			c.reset()
 			return
 		}
-		c.finished = true
+		c.finished, c.readShut = true, true
 		c.push()
 		c.lingerIfOver()
 	})

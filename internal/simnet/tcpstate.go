@@ -202,8 +202,9 @@ func (c *tcpConn) handle(s segment, data []byte) {
 		notify(c.listener.ready)
 		c.listener = nil
 	}
-	if c.closed && len(data) > 0 && s.number+uint64(len(data)) > c.expected { // nobody will read it
+	if c.finished && c.readShut && len(data) > 0 && s.number+uint64(len(data)) > c.expected { // nobody will read it
 		c.reset()
+		c.fail(unix.ECONNRESET)
 		return
 	}
 	c.acknowledged(s, len(data) > 0 || s.fin)
@@ -364,8 +365,11 @@ func (c *tcpConn) forget() {
 	}
 }
 
+// sentAll reports whether the peer has received everything, and the end of the stream.
+func (c *tcpConn) sentAll() bool { return c.finSent && c.first == c.next }
+
 // over reports whether the connection is closed, and the peer has received everything.
-func (c *tcpConn) over() bool { return c.closed && c.finSent && c.first == c.next }
+func (c *tcpConn) over() bool { return c.closed && c.sentAll() }
 
 // lingerIfOver has a connection that is over wait for a while, to answer what the peer still sends.
 func (c *tcpConn) lingerIfOver() {
