@@ -7,21 +7,28 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/pqueue"
 )
 
-// arrival is a datagram with the time when it reaches the receiver.
-type arrival struct {
+// moment is when something arrives, and which of what arrives then comes first.
+type moment struct {
 	due      time.Time
-	sequence uint64 // order of sending, which breaks ties
-	src      netip.AddrPort
-	class    uint8
-	payload  []byte // shared by duplicates, never written
+	sequence uint64 // order of sending
+}
+
+func (m moment) before(o moment) bool {
+	if c := m.due.Compare(o.due); c != 0 {
+		return c < 0
+	}
+	return m.sequence < o.sequence
+}
+
+// arrival is a datagram on its way to the receiver.
+type arrival struct {
+	moment
+	src     netip.AddrPort
+	class   uint8
+	payload []byte // shared by duplicates, never written
 }
 
 // newArrivals returns a queue of arrivals, the earliest first.
 func newArrivals() pqueue.Queue[arrival] {
-	return pqueue.New(func(a, b arrival) bool {
-		if c := a.due.Compare(b.due); c != 0 {
-			return c < 0
-		}
-		return a.sequence < b.sequence
-	}, nil)
+	return pqueue.New(func(a, b arrival) bool { return a.before(b.moment) }, nil)
 }

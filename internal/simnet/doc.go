@@ -4,9 +4,9 @@
 // # Time
 //
 // Nothing here has a goroutine or a socket. A datagram gets its time of arrival when it is sent, and the receiver waits
-// for that with a channel and a timer, so that a blocked Recv is durably blocked in the sense of testing/synctest:
-// inside a bubble, in which the Network must be created too, hours of retransmission pass in no time. Outside a bubble
-// the same code runs in real time.
+// for that with a channel and a timer (a segment of TCP is taken by a timer's function), so that a blocked Recv is
+// durably blocked in the sense of testing/synctest: inside a bubble, in which the Network must be created too, hours of
+// retransmission pass in no time. Outside a bubble the same code runs in real time.
 //
 // # Faults
 //

@@ -44,28 +44,18 @@ func (g *gate) wait() error {
 		if err := g.over(); err != nil {
 			return err
 		}
-		if g.came() {
+		var late <-chan time.Time
+		if at := g.until(); !at.IsZero() {
+			late = time.After(time.Until(at))
+		}
+		select {
+		case <-g.event:
 			return nil
+		case <-g.changed:
+		case <-late:
+		case <-g.closed:
 		}
 	}
-}
-
-// came waits for anything, and reports whether it was an event.
-func (g *gate) came() bool {
-	var late <-chan time.Time
-	if at := g.until(); !at.IsZero() {
-		timer := time.NewTimer(time.Until(at))
-		defer timer.Stop()
-		late = timer.C
-	}
-	select {
-	case <-g.event:
-		return true
-	case <-g.changed:
-	case <-late:
-	case <-g.closed:
-	}
-	return false
 }
 
 // over returns why nothing is waited for any more, or nil.

@@ -143,8 +143,9 @@ func (n *Network) queue(p *path, link *Link, d *Datagram, now time.Time) (left t
 // arrive schedules the arrival of d at the endpoint that listens.
 func (n *Network) arrive(d *Datagram, due time.Time) {
 	n.sequence++
+	at := moment{due, n.sequence}
 	if d.TCP() {
-		n.tcp.expect(flight{due: due, sequence: n.sequence, at: ends{d.Dst, d.Src}, segment: *d.segment, data: d.Payload})
+		n.tcp.expect(flight{at, ends{d.Dst, d.Src}, *d.segment, d.Payload})
 		return
 	}
 	e := n.endpoints[d.Dst]
@@ -152,8 +153,5 @@ func (n *Network) arrive(d *Datagram, due time.Time) {
 		n.stats.Unbound++
 		return
 	}
-	e.expect(arrival{
-		due: due, sequence: n.sequence,
-		src: d.Src, class: d.TrafficClass, payload: d.Payload,
-	})
+	e.expect(arrival{at, d.Src, d.TrafficClass, d.Payload})
 }

@@ -186,13 +186,12 @@ type segment struct {
 	window             int    // how many bytes from there on the sender has room for
 }
 
-// flight is a segment with the time when it reaches the receiver.
+// flight is a segment on its way to the receiver.
 type flight struct {
-	due      time.Time
-	sequence uint64
-	at       ends // of the receiver
-	segment  segment
-	data     []byte
+	moment
+	at      ends // of the receiver
+	segment segment
+	data    []byte
 }
 
 // inbox holds the segments in flight.
@@ -202,12 +201,7 @@ type inbox struct {
 }
 
 func newInbox() inbox {
-	return inbox{queued: pqueue.New(func(a, b flight) bool {
-		if c := a.due.Compare(b.due); c != 0 {
-			return c < 0
-		}
-		return a.sequence < b.sequence
-	}, nil)}
+	return inbox{queued: pqueue.New(func(a, b flight) bool { return a.before(b.moment) }, nil)}
 }
 
 // take returns a segment that has arrived by now.
