@@ -29,9 +29,6 @@ const (
 	defaultDataTimeout    = 30 * time.Second
 )
 
-// lingerTime is how long an ending connection waits for the peer to take the last PDUs.
-const lingerTime = time.Second
-
 // TargetConfig configures a Listener. The zero value suits Linux hosts.
 type TargetConfig struct {
 	// QueueDepth is how many commands a connection can hold, 2 to 4096; 0 means 256.

@@ -69,6 +69,19 @@ func (e *TerminatedError) Error() string {
 // Unwrap returns the kind.
 func (e *TerminatedError) Unwrap() error { return ErrTerminated }
 
+// terminatedBy returns the error for a terminate request of the peer.
+func terminatedBy(peer netip.AddrPort, b []byte) error {
+	p, err := pdu.ParseTermReq(b)
+	if err != nil {
+		return err
+	}
+	e := &TerminatedError{Peer: peer, FES: p.FES, FEI: p.FEI}
+	if len(p.Offence) > 0 {
+		e.Offence = pdu.Type(p.Offence[0]).String()
+	}
+	return e
+}
+
 // stageAccept is the stage before a connection exists.
 const stageAccept = "accept"
 

@@ -108,7 +108,7 @@ func (t *Transport) connect(ctx context.Context, a host.QueueAttr) (socket.Conn,
 // initialize exchanges ICReq and ICResp. On failure the connection is gone when it returns.
 func (q *hostQueue) initialize(ctx context.Context) error {
 	_ = q.conn.SetReadDeadline(time.Now().Add(q.t.cfg.ConnectTimeout))
-	tapFunc(q.t.cfg.Tap).attach(q.conn, q.r, q.w)
+	attachTap(q.t.cfg.Tap, q.conn, q.r, q.w)
 	go q.w.serve()
 	go q.serve()
 	q.w.post(newPlain(pdu.ICReq{Digests: q.digests}.Append(nil)), 0)

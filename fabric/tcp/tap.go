@@ -21,15 +21,12 @@ type Tap interface {
 	Close()
 }
 
-// tapFunc makes the Tap of a connection, or nil for none.
-type tapFunc func(local, remote netip.AddrPort) Tap
-
-// attach makes the Tap of connection c, if it is to have one, and gives it to r and w.
-func (f tapFunc) attach(c socket.Conn, r *reader, w *writer) {
-	if f == nil {
+// attachTap makes the Tap of connection c by newTap, if that isn't nil, and gives it to r and w.
+func attachTap(newTap func(local, remote netip.AddrPort) Tap, c socket.Conn, r *reader, w *writer) {
+	if newTap == nil {
 		return
 	}
-	tap := f(c.LocalAddr(), c.RemoteAddr())
+	tap := newTap(c.LocalAddr(), c.RemoteAddr())
 	r.tap, w.tap = tap, tap
 }
 

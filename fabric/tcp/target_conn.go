@@ -105,7 +105,7 @@ func (c *targetConn) bufferSize() int {
 
 // serve runs the connection from ICReq to its end.
 func (c *targetConn) serve() {
-	tapFunc(c.l.cfg.Tap).attach(c.conn, c.r, c.w)
+	attachTap(c.l.cfg.Tap, c.conn, c.r, c.w)
 	go c.w.serve()
 	c.r.expect = c.queue.Expect
 	c.r.attendant = duty.NewAttendant(func() { go c.read() })
