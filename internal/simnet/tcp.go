@@ -76,11 +76,12 @@ func (t *TCP) Dial(ctx context.Context, local netip.Addr, remote netip.AddrPort)
 	return nil, opError("dial", remote, err)
 }
 
-// freeEnds returns ends whose local port no connection to remote has.
+// freeEnds returns ends whose local port no connection to remote has, not even one that only remote still knows.
 func (t *TCP) freeEnds(local netip.Addr, remote netip.AddrPort) ends {
 	for {
 		p := ends{netip.AddrPortFrom(local, uint16(firstFreePort+t.rng.IntN(1<<16-firstFreePort))), remote}
-		if t.conns[p] == nil {
+		q := ends{p.remote, p.local}
+		if t.conns[p] == nil && t.conns[q] == nil && p != q {
 			return p
 		}
 	}

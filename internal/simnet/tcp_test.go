@@ -516,6 +516,19 @@ func TestTCPNoAnswer(t *testing.T) {
 	})
 }
 
+// TestTCPFreeEnds: a connection gets no port that the other end still takes for that of an earlier one, or that is the
+// other end's own.
+func TestTCPFreeEnds(t *testing.T) {
+	tcp, remote := New(SeedFor(t)).TCP(), netip.AddrPortFrom(hostA, firstFreePort+1)
+	for port := firstFreePort + 2; port < 1<<16; port++ {
+		at := ends{remote, netip.AddrPortFrom(hostA, uint16(port))}
+		tcp.conns[at] = &tcpConn{tcp: tcp, at: at}
+	}
+	if got := tcp.freeEnds(hostA, remote); got.local.Port() != firstFreePort {
+		t.Errorf("%v", got)
+	}
+}
+
 // TestTCPBacklog: a listener that doesn't accept has room for some connections, and takes others when there is room.
 func TestTCPBacklog(t *testing.T) {
 	simulated(t, goodTCPLink, func(n *Network, p *tcpPair) {
