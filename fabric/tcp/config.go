@@ -39,8 +39,8 @@ type TargetConfig struct {
 	// MaxTransfer is the most data of one command, in bytes: a power of two times 4096, at most
 	// 16 MiB; 0 means 1 MiB.
 	MaxTransfer int
-	// MaxH2CData is the most data of one H2CData PDU, in bytes: at least 4096, a multiple of 4; 0
-	// means MaxTransfer.
+	// MaxH2CData is the most data of one H2CData PDU, in bytes: at least 4096, a multiple of 4, at
+	// most 16 MiB; 0 means MaxTransfer.
 	MaxH2CData int
 	// Memory is how much memory commands may hold for data, in bytes, over all connections, at
 	// least MaxTransfer; 0 means 256 MiB. Commands wait when it is used up.
@@ -80,8 +80,8 @@ func (c TargetConfig) Validate() error {
 		return badConfig("InCapsule %d is not a multiple of 16 up to 1 MiB", c.InCapsule)
 	case c.MaxTransfer < 4096 || c.MaxTransfer > 16<<20 || c.MaxTransfer&(c.MaxTransfer-1) != 0:
 		return badConfig("MaxTransfer %d is not a power of two from 4096 to 16 MiB", c.MaxTransfer)
-	case c.MaxH2CData < 4096 || c.MaxH2CData%4 != 0:
-		return badConfig("MaxH2CData %d is not a multiple of 4 from 4096", c.MaxH2CData)
+	case c.MaxH2CData < 4096 || c.MaxH2CData > 16<<20 || c.MaxH2CData%4 != 0:
+		return badConfig("MaxH2CData %d is not a multiple of 4 from 4096 to 16 MiB", c.MaxH2CData)
 	case c.Memory < int64(c.MaxTransfer):
 		return badConfig("Memory %d is less than one transfer of %d bytes", c.Memory, c.MaxTransfer)
 	case c.PeerMemory < 0 || c.PeerMemory > c.Memory:

@@ -225,14 +225,14 @@ func TestListenEverywhere(t *testing.T) {
 
 func TestTargetConfig(t *testing.T) {
 	for _, c := range []TargetConfig{{QueueDepth: 1}, {QueueDepth: 5000}, {InCapsule: 17}, {InCapsule: 2 << 20},
-		{MaxTransfer: 5000}, {MaxTransfer: 2048}, {MaxTransfer: 32 << 20}, {MaxH2CData: 4095}, {MaxH2CData: 4098}, {MaxH2CData: 1024},
+		{MaxTransfer: 5000}, {MaxTransfer: 2048}, {MaxTransfer: 32 << 20}, {MaxH2CData: 4095}, {MaxH2CData: 4098}, {MaxH2CData: 1 << 32}, {MaxH2CData: 1024},
 		{Memory: 4096}, {PeerMemory: -1}, {PeerMemory: defaultMemory + 1}, {MaxConns: -1}, {MaxPeerConns: -1}, {DataTimeout: -1}} {
 		if _, err := ListenTarget(anyPort, nil, c); !errors.Is(err, ErrConfig) {
 			t.Errorf("%+v: %v", c, err)
 		}
 	}
 	for _, c := range []TargetConfig{{}, {QueueDepth: 2}, {QueueDepth: 4096}, {InCapsule: 1 << 20}, {MaxTransfer: 4096}, {MaxTransfer: 16 << 20},
-		{MaxH2CData: 4096}, {Memory: defaultMaxTransfer, PeerMemory: defaultMaxTransfer}, {MaxConns: 1, MaxPeerConns: 1},
+		{MaxH2CData: 4096}, {MaxH2CData: 16 << 20}, {Memory: defaultMaxTransfer, PeerMemory: defaultMaxTransfer}, {MaxConns: 1, MaxPeerConns: 1},
 		{DataTimeout: 1}} {
 		if err := c.Validate(); err != nil {
 			t.Errorf("%+v: %v", c, err)
