@@ -16,7 +16,7 @@ func TestAddressChange(t *testing.T) {
 	l.serve(t)
 	e := l.ends[0]
 	for _, transport := range transports {
-		load := startOn(t, e.do, nil, "nvmeinit", verifyLoad("5s", "-t", transport, "-a", l.ends[1].addr.String(), "-s", nvmePort, "--ctrl-loss-tmo", "60",
+		load := startOn(t, e.do, "nvmeinit", verifyLoad("5s", "-t", transport, "-a", l.ends[1].addr.String(), "-s", nvmePort, "--ctrl-loss-tmo", "60",
 			"-k", "2")...) // nothing else tells TCP of the loss
 		before := e.received(t)
 		eventually(t, time.Minute, "data", func() bool { return e.received(t) > before+1<<20 })

@@ -13,7 +13,7 @@ import (
 // genKey has a program generate a secret, and writes it to a file.
 func genKey(t testing.TB, program, path string, args ...string) string {
 	t.Helper()
-	r := start(t, nil, program, append([]string{"gen-dhchap-key", "--output", path}, args...)...).result(t, cliTimeout)
+	r := start(t, program, append([]string{"gen-dhchap-key", "--output", path}, args...)...).result(t, cliTimeout)
 	if r.code != 0 {
 		t.Fatalf("gen-dhchap-key: %s", r.stderr)
 	}
@@ -43,9 +43,7 @@ func makeSecrets(t testing.TB) *secrets {
 // know gives the target's file another secret of the host.
 func (s *secrets) know(t testing.TB, host string) {
 	t.Helper()
-	if err := os.WriteFile(s.file, []byte("# one host\n"+oneHost+" "+host+" "+s.ctrlTexts+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	writeText(t, s.file, "# one host\n"+oneHost+" "+host+" "+s.ctrlTexts+"\n")
 }
 
 // hide fails the test if a text contains one of the secrets.
@@ -131,7 +129,7 @@ func TestSecretsOfOthers(t *testing.T) {
 	if err := os.Chmod(s.file, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	r := start(t, nil, "nvmetgt", "serve", "--volume", "mem:1MiB", "--dhchap-secrets", s.file).result(t, cliTimeout)
+	r := start(t, "nvmetgt", "serve", "--volume", "mem:1MiB", "--dhchap-secrets", s.file).result(t, cliTimeout)
 	if r.code == 0 || !strings.Contains(r.stderr, "--dhchap-secrets "+s.file+": others may read or change it (mode 0644)") {
 		t.Errorf("exit code %d: %s", r.code, r.stderr)
 	}
@@ -141,9 +139,7 @@ func TestSecretsOfOthers(t *testing.T) {
 func TestNoSecrets(t *testing.T) {
 	t.Parallel()
 	empty := filepath.Join(t.TempDir(), "secrets")
-	if err := os.WriteFile(empty, []byte("# none yet\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	writeText(t, empty, "# none yet\n")
 	tgt := startTarget(t, "--volume", "mem:1MiB", "--dhchap-secrets", empty)
 	const said = "no host can connect"
 	waitText(t, &tgt.stderr, said)
@@ -248,9 +244,7 @@ func TestAuthenticationLive(t *testing.T) {
 	if r := l.run(t, cliTimeout, "tcp", "connect", l.withSecret()...); r.code == 0 {
 		t.Error("the old secret still works")
 	}
-	if err := os.WriteFile(l.host, []byte(next+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	writeText(t, l.host, next+"\n")
 	l.must(t, cliTimeout, "rdma", "connect", l.withSecret()...)
 	for _, p := range held {
 		p.signal(syscall.SIGHUP)
@@ -284,9 +278,7 @@ func TestAuthenticationStale(t *testing.T) {
 		held = append(held, l.hold(t, transport, l.withSecret()))
 	}
 	stale := genKey(t, "nvmetgt", filepath.Join(l.dir, "stale"))
-	if err := os.WriteFile(l.host, []byte(stale+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	writeText(t, l.host, stale+"\n")
 	for _, p := range held {
 		p.signal(syscall.SIGHUP)
 		code := p.wait(t, cliTimeout)
@@ -352,7 +344,5 @@ func TestAuthenticationRevoked(t *testing.T) {
 func forget(t *testing.T, l *liveAuth) {
 	t.Helper()
 	secret := genKey(t, "nvmetgt", filepath.Join(l.dir, "another"))
-	if err := os.WriteFile(l.secrets.file, []byte("nqn.2026-11.org.example:another "+secret+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	writeText(t, l.secrets.file, "nqn.2026-11.org.example:another "+secret+"\n")
 }

@@ -3,13 +3,10 @@ package tests
 import (
 	"encoding/json"
 	"fmt"
-	"io"
 	"math"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -54,22 +51,6 @@ func TestBenchFlags(t *testing.T) {
 		{bench("DIR/foreign.fio"), exitUsage, []string{"foreign.fio:3:", "buffered", "leave the option out"}},
 		{bench("DIR/bad.fio"), exitUsage, []string{"bad.fio [one]", "iodepth=0"}},
 	})
-}
-
-func writeText(t testing.TB, path, text string) {
-	t.Helper()
-	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func readFile(t testing.TB, path string) []byte {
-	t.Helper()
-	b, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b
 }
 
 // fioFile is a job file that both fio and nvmeinit accept. Most of its jobs end after an amount of work, since it is
@@ -381,27 +362,12 @@ func TestBenchRate(t *testing.T) {
 	}
 }
 
-// completed returns how many operations of that direction an initiator that serves its figures there has completed.
+// completed returns how many operations of that direction an initiator that serves its figures there has completed; 0
+// while it doesn't serve them yet.
 func completed(t *testing.T, figures, op string) float64 {
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+figures+"/metrics", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return 0 // not yet
-	}
-	defer resp.Body.Close()
-	b, err := io.ReadAll(resp.Body)
-	found := regexp.MustCompile(`bench_ios_total\{op="` + op + `"\} ([0-9.e+]+)`).FindSubmatch(b)
-	if err != nil || found == nil {
-		return 0
-	}
-	n, err := strconv.ParseFloat(string(found[1]), 64)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return n
+	t.Helper()
+	s, _ := readFigures(t, figures)
+	return s[`nvmeof_bench_ios_total{op="`+op+`"}`]
 }
 
 // The figures of a run over several controllers are those of all.
@@ -516,7 +482,7 @@ type fioJobs []struct{ Read, Write, Trim fioSide }
 func readJobs(t *testing.T, out string) fioJobs {
 	t.Helper()
 	var r struct{ Jobs fioJobs }
-	if err := json.Unmarshal([]byte(out), &r); err != nil {
+	if err := json.Unmarshal([]byte(out), &r); err != nil || len(r.Jobs) == 0 {
 		t.Fatalf("%v in %s", err, out)
 	}
 	return r.Jobs

@@ -1,13 +1,11 @@
 package tests
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"net"
 	"net/netip"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -44,7 +42,7 @@ func check(t *testing.T, program string, mistakes []mistake) {
 	t.Helper()
 	for _, m := range mistakes {
 		t.Run(strings.ReplaceAll(strings.Join(m.args, " "), "/", "∕"), func(t *testing.T) {
-			checkLine(t, start(t, nil, program, m.args...).result(t, cliTimeout), program, m)
+			checkLine(t, start(t, program, m.args...).result(t, cliTimeout), program, m)
 		})
 	}
 }
@@ -252,7 +250,7 @@ func TestCompletions(t *testing.T) {
 		{"nvmeinit", "bench --compare tcp,", "tcp,rdma tcp,tcp :6"},
 	} {
 		words := append([]string{"__completeNoDesc"}, strings.Split(c.line, " ")...)
-		r := start(t, nil, c.program, words...).result(t, cliTimeout)
+		r := start(t, c.program, words...).result(t, cliTimeout)
 		if got := strings.Join(strings.Fields(r.stdout), " "); r.code != 0 || got != c.want {
 			t.Errorf("%s %s: %q, exit code %d, want %q", c.program, c.line, got, r.code, c.want)
 		}
@@ -564,14 +562,23 @@ func TestStandardOutputFull(t *testing.T) {
 	}
 	defer full.Close()
 	for _, verb := range []string{"read", "id-ctrl", "id-ns", "list", "list -o json", "smart-log", "ana-log", "discover", "connect", "bench --number_ios 1 -o json"} {
-		cmd := exec.Command(filepath.Join(binDir, "nvmeinit"), append(args(verb), tgt.to("tcp")...)...)
-		cmd.Stdout = full
-		var stderr strings.Builder
-		cmd.Stderr = &stderr
-		_ = cmd.Run()
-		checkLine(t, result{stderr: stderr.String(), code: cmd.ProcessState.ExitCode()}, "nvmeinit",
-			mistake{code: exitFailure, says: []string{"standard output", "no space left"}})
+		r := runInto(t, full, "nvmeinit", append(args(verb), tgt.to("tcp")...)...)
+		checkLine(t, r, "nvmeinit", mistake{code: exitFailure, says: []string{"standard output", "no space left"}})
 	}
+}
+
+// runInto runs a program, whose standard output is a file, to its end.
+func runInto(t *testing.T, stdout *os.File, name string, args ...string) result {
+	t.Helper()
+	p := newProgram(t, name, args...)
+	p.cmd.Stdout = stdout
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	late := time.AfterFunc(cliTimeout, func() { _ = p.cmd.Process.Kill() })
+	defer late.Stop()
+	_ = p.cmd.Wait()
+	return result{"", p.stderr.String(), p.cmd.ProcessState.ExitCode()}
 }
 
 // A target that can't print its line "ready" ends: whatever started it waits for the line.
@@ -588,22 +595,12 @@ func TestTargetOutputFull(t *testing.T) {
 	}
 	gone.Close()
 	defer pipe.Close()
-	if err := buildPrograms(); err != nil {
-		t.Fatal(err)
-	}
 	for _, c := range []struct {
 		stdout *os.File
 		says   string
 	}{{full, "no space left on device"}, {pipe, "broken pipe"}} {
-		ctx, cancel := context.WithTimeout(t.Context(), cliTimeout)
-		cmd := exec.CommandContext(ctx, filepath.Join(binDir, "nvmetgt"), "serve", "--volume", "mem:1MiB", "--listen", "tcp://"+freeAddr(t).String())
-		cmd.Stdout = c.stdout
-		var stderr strings.Builder
-		cmd.Stderr = &stderr
-		_ = cmd.Run()
-		cancel()
-		checkLine(t, result{stderr: stderr.String(), code: cmd.ProcessState.ExitCode()}, "nvmetgt",
-			mistake{code: exitFailure, says: []string{"standard output", c.says, "ready"}})
+		r := runInto(t, c.stdout, "nvmetgt", "serve", "--volume", "mem:1MiB", "--listen", "tcp://"+freeAddr(t).String())
+		checkLine(t, r, "nvmetgt", mistake{code: exitFailure, says: []string{"standard output", c.says, "ready"}})
 	}
 }
 
@@ -655,14 +652,12 @@ func TestCopyExamples(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, size := range map[string]int{"disk.img": 1 << 20, "dir/file": 1} {
-		if err := os.WriteFile(filepath.Join(dir, name), make([]byte, size), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		writeFile(t, filepath.Join(dir, name), make([]byte, size))
 	}
 	tgt := startTarget(t, "--volume", "mem:16MiB")
 	defer tgt.stop(t)
 	for _, verb := range []string{"write", "read"} {
-		help := start(t, nil, "nvmeinit", verb, "--help").result(t, cliTimeout).stdout
+		help := start(t, "nvmeinit", verb, "--help").result(t, cliTimeout).stdout
 		_, examples, _ := strings.Cut(help, "Examples:\n")
 		examples, _, _ = strings.Cut(examples, "\n\n")
 		for line := range strings.Lines(examples) {

@@ -16,7 +16,7 @@ func TestHelp(t *testing.T) {
 		if n := checkHelp(t, program, ""); n < least {
 			t.Errorf("%s: help of %d commands was looked at, want %d", program, n, least)
 		}
-		if r := start(t, nil, program, "--version").result(t, cliTimeout); r.code != 0 || !strings.Contains(r.stdout, program) {
+		if r := start(t, program, "--version").result(t, cliTimeout); r.code != 0 || !strings.Contains(r.stdout, program) {
 			t.Errorf("%s --version: exit code %d, %q", program, r.code, r.stdout)
 		}
 	}
@@ -27,7 +27,7 @@ var defaultTwice = regexp.MustCompile(`\(default [^()]*\) \(default`)
 // checkHelp checks the help of a command, and of those that it lists, and returns how many those are.
 func checkHelp(t *testing.T, program, verb string) (n int) {
 	t.Helper()
-	r := start(t, nil, program, append(args(verb), "--help")...).result(t, cliTimeout)
+	r := start(t, program, append(args(verb), "--help")...).result(t, cliTimeout)
 	if r.code != 0 || r.stderr != "" {
 		t.Errorf("%s %s --help: exit code %d, %q", program, verb, r.code, r.stderr)
 	}

@@ -113,7 +113,7 @@ func TestConnectAllFollows(t *testing.T) {
 	noLeaks(t)
 	const other = testNQN + "-other"
 	one, at, two, _ := serveReferring(t, other)
-	hold := start(t, nil, "nvmeinit", "connect-all", "-t", "rdma", "-a", at.Addr().String(), "--hold")
+	hold := start(t, "nvmeinit", "connect-all", "-t", "rdma", "-a", at.Addr().String(), "--hold")
 	said := func(s string) func() bool { return func() bool { return strings.Contains(hold.stderr.String(), s) } }
 	eventually(t, 20*time.Second, "the connections", said("holding the connections"))
 	third := listenPair(t, two)
@@ -140,7 +140,7 @@ func TestConnectAllTriesAgain(t *testing.T) {
 	if err := one.AddReferral(target.Referral{Transport: nvme.TransportTCP, Addr: absent}); err != nil {
 		t.Fatal(err)
 	}
-	hold := start(t, nil, "nvmeinit", "connect-all", "-t", "tcp", "-a", at.Addr().String(), "--hold", "--reconnect-delay", "1")
+	hold := start(t, "nvmeinit", "connect-all", "-t", "tcp", "-a", at.Addr().String(), "--hold", "--reconnect-delay", "1")
 	said := func(s string) func() bool { return func() bool { return strings.Contains(hold.stderr.String(), s) } }
 	eventually(t, 20*time.Second, "the connections", said("holding the connections"))
 	eventually(t, 20*time.Second, "the absence", said(absent.String()))
@@ -171,7 +171,7 @@ func TestConnectAllDiscoveryDown(t *testing.T) {
 		return startTargetAt(t, addr, "--volume", "mem:1MiB", "--referral", atPort("tcp", absent.String()))
 	}
 	p := serve()
-	hold := start(t, nil, "nvmeinit", "connect-all", "-t", "tcp", "-a", addr.String(), "--hold", "--reconnect-delay", "1")
+	hold := start(t, "nvmeinit", "connect-all", "-t", "tcp", "-a", addr.String(), "--hold", "--reconnect-delay", "1")
 	said := func(s string) func() bool { return func() bool { return strings.Contains(hold.stderr.String(), s) } }
 	eventually(t, 20*time.Second, "the connections", said("holding the connections"))
 	// It asks repeatedly, since a referral leads nowhere; the target dies between two requests, not during one.

@@ -8,7 +8,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 
@@ -67,35 +66,28 @@ func (c *container) contain(cmd *exec.Cmd) {
 	}
 }
 
-func (c *container) start(t *testing.T, lines func(string), name string, args ...string) *program {
+func (c *container) start(t *testing.T, name string, args ...string) *program {
 	t.Helper()
 	p := newProgram(t, name, args...)
 	p.cmd.Path = "/" + name
 	c.contain(p.cmd)
-	p.launch(t, starting, lines)
+	p.launch(t, starting)
 	return p
 }
 
 // serve starts a target with a file as its volume.
 func (c *container) serve(t *testing.T, addr netip.Addr) *targetProgram {
 	t.Helper()
-	ready := make(chan struct{})
-	var once sync.Once
-	at := addr.String() + ":" + nvmePort
-	p := c.start(t, func(line string) {
-		if strings.HasPrefix(line, "ready") {
-			once.Do(func() { close(ready) })
-		}
-	}, "nvmetgt", "serve", "--nqn", testNQN, "--listen", "rdma://"+at, "--listen", "tcp://"+at,
-		"--volume", "/data/disk.img", "--size", "16MiB", "--state", "/data/state", "--control", "/data/control")
-	p.awaitReady(t, ready)
+	p := c.start(t, "nvmetgt", append([]string{"serve", "--volume", "/data/disk.img", "--size", "16MiB",
+		"--state", "/data/state", "--control", "/data/control"}, serveFlags(addr)...)...)
+	p.awaitReady(t)
 	return &targetProgram{p, addr}
 }
 
 // run runs a program to its end, which must have the exit code.
 func (c *container) run(t *testing.T, code int, name string, args ...string) result {
 	t.Helper()
-	r := c.start(t, nil, name, args...).result(t, cliTimeout)
+	r := c.start(t, name, args...).result(t, cliTimeout)
 	if r.code != code {
 		t.Fatalf("%s %v: exit code %d, want %d: %s", name, args, r.code, code, r.stderr)
 	}

@@ -48,7 +48,7 @@ subsystems:
 // ctl runs a command of nvmetgt ctl.
 func (c *configured) ctl(t *testing.T, args ...string) result {
 	t.Helper()
-	return start(t, nil, "nvmetgt", append([]string{"ctl", "--socket", c.socket}, args...)...).result(t, cliTimeout)
+	return start(t, "nvmetgt", append([]string{"ctl", "--socket", c.socket}, args...)...).result(t, cliTimeout)
 }
 
 // change is ctl for changes that must succeed.
@@ -180,7 +180,7 @@ func TestLiveChangeRefused(t *testing.T) {
 	t.Parallel()
 	c := startConfigured(t)
 	before := c.change(t, "config")
-	taken := start(t, nil, "nvmetgt", "serve", "--volume", "mem:1MiB", "--listen", "tcp://"+freeAddr(t).String(), "--control", c.socket)
+	taken := start(t, "nvmetgt", "serve", "--volume", "mem:1MiB", "--listen", "tcp://"+freeAddr(t).String(), "--control", c.socket)
 	checkLine(t, taken.result(t, cliTimeout), "nvmetgt", mistake{code: exitFailure, says: []string{c.socket, "another program"}})
 	next := func(edit func(text string) string) string {
 		path := filepath.Join(t.TempDir(), "next.yaml")
@@ -302,13 +302,13 @@ func TestConfigurationFiles(t *testing.T) {
 		{[]string{"check", foreign}, exitUsage, []string{foreign + ":", "there is no key"}},
 		{[]string{"import", bad}, exitUsage, []string{bad + ":1: "}},
 	})
-	r := start(t, nil, "nvmetgt", "import", foreign).result(t, cliTimeout)
+	r := start(t, "nvmetgt", "import", foreign).result(t, cliTimeout)
 	if r.code != 0 || !strings.Contains(r.stderr, "note: ") {
 		t.Fatalf("import: exit code %d: %s", r.code, r.stderr)
 	}
 	good := filepath.Join(dir, "good.yaml")
 	writeText(t, good, r.stdout)
-	if r := start(t, nil, "nvmetgt", "check", good).result(t, cliTimeout); r.code != 0 || !strings.Contains(r.stdout, "2 subsystems with 2 namespaces") {
+	if r := start(t, "nvmetgt", "check", good).result(t, cliTimeout); r.code != 0 || !strings.Contains(r.stdout, "2 subsystems with 2 namespaces") {
 		t.Errorf("check of what was imported: exit code %d: %s%s", r.code, r.stdout, r.stderr)
 	}
 }

@@ -83,7 +83,7 @@ func parses(t *testing.T, where, command string) {
 	if isFlag {
 		words = words[:len(words)-1]
 	}
-	r := start(t, nil, words[0], append(words[1:], "--help")...).result(t, cliTimeout)
+	r := start(t, words[0], append(words[1:], "--help")...).result(t, cliTimeout)
 	if r.code != 0 {
 		t.Errorf("%s: %s: exit code %d: %s", where, command, r.code, r.stderr)
 	}

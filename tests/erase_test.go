@@ -2,7 +2,6 @@ package tests
 
 import (
 	"bytes"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -15,9 +14,7 @@ func TestErase(t *testing.T) {
 	const size = 4 << 20
 	data := filepath.Join(t.TempDir(), "data")
 	written := bytes.Repeat([]byte("left"), size/4)
-	if err := os.WriteFile(data, written, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	writeFile(t, data, written)
 	for _, transport := range transports {
 		t.Run(transport, func(t *testing.T) {
 			tgt := startTarget(t, "--volume", "mem:4MiB", "--volume", filepath.Join(t.TempDir(), "disk"), "--size", "4MiB")

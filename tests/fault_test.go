@@ -77,7 +77,7 @@ func TestFaultFlag(t *testing.T) {
 		}
 	}
 	p.stop(t)
-	r := start(t, nil, "nvmetgt", "serve", "--volume", "mem:1MiB", "--listen", "tcp://127.0.0.1:1", "--fault", "loss=1%").result(t, 10*time.Second)
+	r := start(t, "nvmetgt", "serve", "--volume", "mem:1MiB", "--listen", "tcp://127.0.0.1:1", "--fault", "loss=1%").result(t, 10*time.Second)
 	if r.code != 2 || !strings.Contains(r.stderr, "injected into RDMA") {
 		t.Errorf("nvmetgt over TCP alone: exit code %d, %q", r.code, r.stderr)
 	}

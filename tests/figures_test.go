@@ -18,37 +18,40 @@ const metricsPort = "9090"
 // scrape reads the figures of a target that was started with --metrics on metricsPort.
 func (p *targetProgram) scrape(t testing.TB) scraped {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+p.addr.String()+":"+metricsPort+"/metrics", nil)
+	s, err := readFigures(t, p.addr.String()+":"+metricsPort)
 	if err != nil {
 		t.Fatal(err)
-	}
-	// An open connection would be one more descriptor and goroutine of the target.
-	req.Close = true
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	s := scraped{}
-	for lines := bufio.NewScanner(resp.Body); lines.Scan(); {
-		name, value, ok := cutLast(lines.Text())
-		if !ok || strings.HasPrefix(name, "#") {
-			continue
-		}
-		if s[name], err = strconv.ParseFloat(value, 64); err != nil {
-			t.Fatalf("%q: %v", lines.Text(), err)
-		}
 	}
 	return s
 }
 
-// cutLast splits at the last space.
-func cutLast(s string) (before, after string, ok bool) {
-	i := strings.LastIndexByte(s, ' ')
-	if i < 0 {
-		return "", "", false
+// readFigures reads the figures that a program serves at an address and port.
+func readFigures(t testing.TB, at string) (scraped, error) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+at+"/metrics", nil)
+	if err != nil {
+		t.Fatal(err)
 	}
-	return s[:i], s[i+1:], true
+	// An open connection would be one more descriptor and goroutine of the program.
+	req.Close = true
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	s := scraped{}
+	lines := bufio.NewScanner(resp.Body)
+	for lines.Scan() {
+		line := lines.Text()
+		i := strings.LastIndexByte(line, ' ')
+		if i < 0 || strings.HasPrefix(line, "#") {
+			continue
+		}
+		if s[line[:i]], err = strconv.ParseFloat(line[i+1:], 64); err != nil {
+			t.Fatalf("%q: %v", line, err)
+		}
+	}
+	return s, lines.Err()
 }
 
 // sum adds the figures of one name over all labels. A missing name fails the test: a missing figure would prove

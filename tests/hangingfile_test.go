@@ -33,9 +33,7 @@ func newFrozenFS(t *testing.T) *frozenFS {
 		}
 	}
 	image, fs := filepath.Join(t.TempDir(), "image"), &frozenFS{t.TempDir()}
-	if err := os.WriteFile(image, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	writeFile(t, image, nil)
 	if err := os.Truncate(image, 32<<20); err != nil {
 		t.Fatal(err)
 	}
@@ -98,9 +96,7 @@ func testHangingFile(t *testing.T, io, path string, flags ...string) {
 	fs := newFrozenFS(t)
 	slow, fast := filepath.Join(fs.dir, "slow"), filepath.Join(t.TempDir(), "fast")
 	for _, file := range []string{slow, fast} {
-		if err := os.WriteFile(file, make([]byte, 1<<20), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		writeFile(t, file, make([]byte, 1<<20))
 	}
 	tgt := startTarget(t, append(flags, "--io", io, "--volume", "file:"+slow, "--volume", "file:"+fast)...)
 	defer tgt.stop(t)

@@ -72,7 +72,7 @@ func TestHoldTells(t *testing.T) {
 	for i, transport := range transports {
 		hold := tgt.startInit(t, transport, "connect", "--hold")
 		waitText(t, &hold.stderr, "holding the connection")
-		if r := start(t, nil, "nvmetgt", "ctl", "--socket", dir+"/control", "add-namespace", "--volume", "mem:1MiB").result(t, cliTimeout); r.code != 0 {
+		if r := start(t, "nvmetgt", "ctl", "--socket", dir+"/control", "add-namespace", "--volume", "mem:1MiB").result(t, cliTimeout); r.code != 0 {
 			t.Fatal(r.stderr)
 		}
 		waitText(t, &hold.stderr, fmt.Sprintf("namespaces changed: %d\n", i+2))

@@ -79,6 +79,7 @@ type program struct {
 	cmd    *exec.Cmd
 	stdout output
 	stderr output
+	ready  chan struct{} // closed when it has said that it is ready
 	ended  chan struct{} // closed when it has ended and all its output has been read
 	err    error         // valid after ended
 }
@@ -114,17 +115,17 @@ func starter() {
 }
 
 // start runs a program. It is killed when the test ends, and if the test failed, its output is shown unless the program
-// succeeded. lines, if not nil, gets every line of its standard output.
-func start(t testing.TB, lines func(string), name string, args ...string) *program {
+// succeeded.
+func start(t testing.TB, name string, args ...string) *program {
 	t.Helper()
-	return startOn(t, starting, lines, name, args...)
+	return startOn(t, starting, name, args...)
 }
 
 // startOn is start on the thread that serves on.
-func startOn(t testing.TB, on chan<- func(), lines func(string), name string, args ...string) *program {
+func startOn(t testing.TB, on chan<- func(), name string, args ...string) *program {
 	t.Helper()
 	p := newProgram(t, name, args...)
-	p.launch(t, on, lines)
+	p.launch(t, on)
 	return p
 }
 
@@ -134,7 +135,7 @@ func newProgram(t testing.TB, name string, args ...string) *program {
 	if err := buildPrograms(); err != nil {
 		t.Fatal(err)
 	}
-	p := &program{name: name, args: args, ended: make(chan struct{})}
+	p := &program{name: name, args: args, ready: make(chan struct{}), ended: make(chan struct{})}
 	p.cmd = exec.Command(filepath.Join(binDir, name), args...)
 	p.cmd.Stderr = &p.stderr
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
@@ -142,7 +143,7 @@ func newProgram(t testing.TB, name string, args ...string) *program {
 }
 
 // launch starts the program on the thread that serves on.
-func (p *program) launch(t testing.TB, on chan<- func(), lines func(string)) {
+func (p *program) launch(t testing.TB, on chan<- func()) {
 	t.Helper()
 	out, err := p.cmd.StdoutPipe()
 	if err != nil {
@@ -153,7 +154,7 @@ func (p *program) launch(t testing.TB, on chan<- func(), lines func(string)) {
 	if err := <-started; err != nil {
 		t.Fatal(err)
 	}
-	go p.follow(out, lines)
+	go p.follow(out)
 	t.Cleanup(func() {
 		p.kill()
 		said := p.stdout.String() + p.stderr.String()
@@ -174,12 +175,13 @@ func tail(s string) string {
 }
 
 // follow gathers the output and waits for the end.
-func (p *program) follow(out io.Reader, lines func(string)) {
+func (p *program) follow(out io.Reader) {
+	isReady := sync.OnceFunc(func() { close(p.ready) })
 	r := bufio.NewReader(io.TeeReader(out, &p.stdout))
 	for {
 		line, err := r.ReadString('\n')
-		if lines != nil && line != "" {
-			lines(strings.TrimSuffix(line, "\n"))
+		if strings.HasPrefix(line, "ready") {
+			isReady()
 		}
 		if err != nil {
 			break
@@ -242,29 +244,28 @@ func startTarget(t testing.TB, args ...string) *targetProgram {
 // startTargetAt is startTarget on an address that the test chose.
 func startTargetAt(t testing.TB, addr netip.Addr, args ...string) *targetProgram {
 	t.Helper()
+	return startServe(t, addr, append(serveFlags(addr), args...)...)
+}
+
+// serveFlags are those with which nvmetgt serves at an address, over both transports.
+func serveFlags(addr netip.Addr) []string {
 	at := addr.String() + ":" + nvmePort
-	return startServe(t, addr, append([]string{"--nqn", testNQN, "--listen", "rdma://" + at, "--listen", "tcp://" + at}, args...)...)
+	return []string{"--nqn", testNQN, "--listen", "rdma://" + at, "--listen", "tcp://" + at}
 }
 
 // startServe starts `nvmetgt serve` with any flags, and waits until it serves on addr.
 func startServe(t testing.TB, addr netip.Addr, args ...string) *targetProgram {
 	t.Helper()
-	ready := make(chan struct{})
-	var once sync.Once
-	p := start(t, func(line string) {
-		if strings.HasPrefix(line, "ready") {
-			once.Do(func() { close(ready) })
-		}
-	}, "nvmetgt", append([]string{"serve"}, args...)...)
-	p.awaitReady(t, ready)
+	p := start(t, "nvmetgt", append([]string{"serve"}, args...)...)
+	p.awaitReady(t)
 	return &targetProgram{p, addr}
 }
 
 // awaitReady waits until the program, which serves, has said that it is ready.
-func (p *program) awaitReady(t testing.TB, ready <-chan struct{}) {
+func (p *program) awaitReady(t testing.TB) {
 	t.Helper()
 	select {
-	case <-ready:
+	case <-p.ready:
 	case <-p.ended:
 		t.Fatalf("%s: ended before it was ready: %v\n%s", p, p.err, p.stderr.String())
 	case <-soon.After(20 * time.Second):
@@ -329,7 +330,7 @@ func (p *targetProgram) to(transport string) []string {
 // startInit starts a verb of nvmeinit on the target.
 func (p *targetProgram) startInit(t testing.TB, transport, verb string, args ...string) *program {
 	t.Helper()
-	return start(t, nil, "nvmeinit", append(append([]string{verb}, p.to(transport)...), args...)...)
+	return start(t, "nvmeinit", append(append([]string{verb}, p.to(transport)...), args...)...)
 }
 
 // run runs a verb of nvmeinit on the target to its end.
@@ -351,7 +352,7 @@ func (p *targetProgram) must(t testing.TB, timeout time.Duration, transport, ver
 // nvmeinit runs it with any arguments to its end.
 func nvmeinit(t testing.TB, timeout time.Duration, args ...string) result {
 	t.Helper()
-	return start(t, nil, "nvmeinit", args...).result(t, timeout)
+	return start(t, "nvmeinit", args...).result(t, timeout)
 }
 
 // result waits for the end.
@@ -447,4 +448,25 @@ func eventually(t testing.TB, timeout time.Duration, what string, cond func() bo
 	if !cond() {
 		t.Fatalf("%s: not within %v", what, timeout)
 	}
+}
+
+func writeText(t testing.TB, path, text string) {
+	t.Helper()
+	writeFile(t, path, []byte(text))
+}
+
+func writeFile(t testing.TB, path string, b []byte) {
+	t.Helper()
+	if err := os.WriteFile(path, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func readFile(t testing.TB, path string) []byte {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
 }

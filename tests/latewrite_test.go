@@ -3,7 +3,6 @@ package tests
 import (
 	"bytes"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -35,9 +34,7 @@ func stopped(t *testing.T, pid int) bool {
 func testLateWrites(t *testing.T, path string) {
 	const writes, size = 64, 4096
 	file := filepath.Join(t.TempDir(), "disk.img")
-	if err := os.WriteFile(file, make([]byte, writes*size), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	writeFile(t, file, make([]byte, writes*size))
 	args := []string{"--volume", "file:" + file}
 	if path == "rdma-memory" {
 		args = append(args, "--local-memory")
@@ -69,9 +66,7 @@ func testLateWrites(t *testing.T, path string) {
 	}
 	h.Abandon()
 	want := bytes.Repeat([]byte{'n'}, writes*size)
-	if err := os.WriteFile(file, want, 0o600); err != nil { // as another target of the same volume does
-		t.Fatal(err)
-	}
+	writeFile(t, file, want) // as another target of the same volume does
 	tgt.signal(syscall.SIGCONT)
 	again := dialHost(t, tgt.remote(), path, nil)
 	if _, err := again.namespace(t, 1).ReadAt(t.Context(), make([]byte, size), 0); err != nil {

@@ -1,12 +1,10 @@
 package tests
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -120,14 +118,7 @@ func (l *lossyLink) compare(t *testing.T, mtu int, rw string, each time.Duration
 func (l *lossyLink) serve(t *testing.T) {
 	t.Helper()
 	e := l.ends[1]
-	at := e.addr.String() + ":" + nvmePort
-	ready := make(chan struct{})
-	var once sync.Once
-	startOn(t, e.do, func(line string) {
-		if strings.HasPrefix(line, "ready") {
-			once.Do(func() { close(ready) })
-		}
-	}, "nvmetgt", "serve", "--nqn", testNQN, "--volume", "mem:64MiB", "--listen", "rdma://"+at, "--listen", "tcp://"+at).awaitReady(t, ready)
+	startOn(t, e.do, "nvmetgt", append([]string{"serve", "--volume", "mem:64MiB"}, serveFlags(e.addr)...)...).awaitReady(t)
 }
 
 // bench returns the goodput of a host at the first end, in bytes a second. If messages that make the connection get
@@ -141,19 +132,17 @@ func (l *lossyLink) bench(t *testing.T, p lossyPath, rw string, each time.Durati
 	}
 	var r result
 	for range 5 {
-		r = startOn(t, l.ends[0].do, nil, "nvmeinit", "bench", "-t", p.transport, "-a", l.ends[1].addr.String(), "-s", nvmePort, "-n", testNQN, "-k", "60",
+		r = startOn(t, l.ends[0].do, "nvmeinit", "bench", "-t", p.transport, "-a", l.ends[1].addr.String(), "-s", nvmePort, "-n", testNQN, "-k", "60",
 			"--rw", rw, "--bs", "128k", "--iodepth", "8", "--ramp_time", (each/4).String(), "--runtime", each.String(), "--time_based", "-o", "json").result(t, each+3*time.Minute)
 		if r.code == 0 {
 			break
 		}
 	}
-	var out struct {
-		Jobs []struct{ Read, Write fioSide }
+	if r.code != 0 {
+		t.Fatalf("%s over %s: exit code %d: %s\n%s", rw, p.name, r.code, r.stderr, r.stdout)
 	}
-	if err := json.Unmarshal([]byte(r.stdout), &out); err != nil || r.code != 0 || len(out.Jobs) != 1 {
-		t.Fatalf("%s over %s: exit code %d, %v: %s\n%s", rw, p.name, r.code, err, r.stderr, r.stdout)
-	}
-	return out.Jobs[0].Read.BWBytes + out.Jobs[0].Write.BWBytes
+	job := readJobs(t, r.stdout)[0]
+	return job.Read.BWBytes + job.Write.BWBytes
 }
 
 // writeBetween replaces what is between two lines of a file.
@@ -165,7 +154,5 @@ func writeBetween(t *testing.T, path, begin, end, text string) {
 	if !ok || !there {
 		t.Fatalf("%s has no lines %q and %q", path, begin, end)
 	}
-	if err := os.WriteFile(path, []byte(before+begin+text+end+after), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	writeText(t, path, before+begin+text+end+after)
 }

@@ -16,7 +16,7 @@ func TestLowerMTU(t *testing.T) {
 	if err := e.in(func() error { return e.ip(fmt.Sprintf("link set %s mtu 1500", lossyDevice)) }); err != nil {
 		t.Fatal(err)
 	}
-	r := startOn(t, l.ends[0].do, nil, "nvmeinit", "bench", "-t", "rdma", "-a", e.addr.String(), "-s", nvmePort, "-n", testNQN,
+	r := startOn(t, l.ends[0].do, "nvmeinit", "bench", "-t", "rdma", "-a", e.addr.String(), "-s", nvmePort, "-n", testNQN,
 		"-k", "60", "--rw", "randwrite", "--bs", "16k", "--iodepth", "4", "--size", "4m", "--verify", "crc32c").result(t, 3*time.Minute)
 	if r.code != 0 {
 		t.Errorf("exit code %d: %s\n%s", r.code, r.stderr, r.stdout)

@@ -91,7 +91,7 @@ func verifyLoad(runtime string, args ...string) []string {
 func (p *targetProgram) endlessLoad(t *testing.T, args ...string) *program {
 	t.Helper()
 	p.must(t, time.Minute, "tcp", "bench", verifyFlags("write")...)
-	return start(t, nil, "nvmeinit", verifyLoad("1h", append(args, "--rate_iops", "1000")...)...)
+	return start(t, "nvmeinit", verifyLoad("1h", append(args, "--rate_iops", "1000")...)...)
 }
 
 // said reports whether that is a load's latest message about a path.
@@ -168,7 +168,7 @@ func TestPathsANA(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	load := start(t, nil, "nvmeinit", verifyLoad("5s", "--path", atPort("rdma", one.String()), "--path", atPort("tcp", two.String()), "--iopolicy", "queue-depth")...)
+	load := start(t, "nvmeinit", verifyLoad("5s", "--path", atPort("rdma", one.String()), "--path", atPort("tcp", two.String()), "--iopolicy", "queue-depth")...)
 	states := []nvme.ANAState{nvme.ANANonOptimized, nvme.ANAInaccessible, nvme.ANAChange, nvme.ANAPersistentLoss, nvme.ANAOptimized}
 	for i := 0; ; i++ {
 		select {
@@ -198,7 +198,7 @@ func TestPathsTwoTargets(t *testing.T) {
 	}}
 	_, one := serveConfig(t, cfg)
 	second, two := serveConfig(t, cfg)
-	load := start(t, nil, "nvmeinit", verifyLoad("5s", "--path", atPort("tcp", one.String()), "--path", atPort("rdma", two.String()))...)
+	load := start(t, "nvmeinit", verifyLoad("5s", "--path", atPort("tcp", one.String()), "--path", atPort("rdma", two.String()))...)
 	eventually(t, 20*time.Second, "requests to the second target", func() bool {
 		for _, c := range second.Snapshot().Subsystems {
 			for _, n := range c.Namespaces {
@@ -228,7 +228,7 @@ func TestPathsGone(t *testing.T) {
 	t.Parallel()
 	addr := freeAddr(t)
 	p := startTargetAt(t, addr, "--volume", "mem:32MiB", "--metrics", addr.String()+":"+metricsPort)
-	load := start(t, nil, "nvmeinit", append(verifyLoad("60s", "-t", "tcp", "-a", addr.String()), "--fast_io_fail_tmo", "2")...)
+	load := start(t, "nvmeinit", append(verifyLoad("60s", "-t", "tcp", "-a", addr.String()), "--fast_io_fail_tmo", "2")...)
 	p.underLoad(t, 1)
 	p.kill()
 	r := load.result(t, cliTimeout)

@@ -18,7 +18,7 @@ import (
 // pmemCheck runs nvmetgt pmem check on a file.
 func pmemCheck(t *testing.T, path string, more ...string) result {
 	t.Helper()
-	return start(t, nil, "nvmetgt", append([]string{"pmem", "check", path}, more...)...).result(t, 20*time.Second)
+	return start(t, "nvmetgt", append([]string{"pmem", "check", path}, more...)...).result(t, 20*time.Second)
 }
 
 // pmemBlock is what TestPmemCheck writes.
@@ -62,7 +62,7 @@ func TestPmemCheck(t *testing.T) {
 // repairOneBlock checks that a volume whose logical block 2 is damaged isn't served, and repairs it.
 func repairOneBlock(t *testing.T, path string) {
 	t.Helper()
-	refused := start(t, nil, "nvmetgt", "serve", "--listen", "tcp://"+freeAddr(t).String(), "--volume", "pmem:"+path).result(t, 20*time.Second)
+	refused := start(t, "nvmetgt", "serve", "--listen", "tcp://"+freeAddr(t).String(), "--volume", "pmem:"+path).result(t, 20*time.Second)
 	if refused.code != exitFailure || !strings.Contains(refused.stderr, "pmem check") {
 		t.Errorf("a damaged volume is served: exit code %d, %s", refused.code, refused.stderr)
 	}

@@ -1,7 +1,6 @@
 package tests
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -111,16 +110,5 @@ func (p *targetProgram) measure(t *testing.T, nsid int, rw, bs string, depth int
 	}
 	out := p.must(t, 20*time.Second, "rdma", "bench", "--nsid", strconv.Itoa(nsid), "--rw", rw, "--bs", bs,
 		"--iodepth", strconv.Itoa(depth), "--ramp_time", ramp, "--runtime", "600ms", "-o", "json")
-	var report struct {
-		Jobs []struct {
-			Read, Write struct{ IOPS float64 }
-		}
-	}
-	if err := json.Unmarshal([]byte(out), &report); err != nil {
-		t.Fatalf("%v in %q", err, out)
-	}
-	if len(report.Jobs) != 1 || report.Jobs[0].Read.IOPS+report.Jobs[0].Write.IOPS == 0 {
-		t.Fatalf("nothing was measured: %s", out)
-	}
-	return report.Jobs[0].Read.IOPS + report.Jobs[0].Write.IOPS
+	return iops(t, out)
 }

@@ -3,7 +3,6 @@ package tests
 import (
 	"bytes"
 	"fmt"
-	"os"
 	"strings"
 	"syscall"
 	"testing"
@@ -19,9 +18,7 @@ func TestRanges(t *testing.T) {
 			dir := t.TempDir()
 			tgt := startTarget(t, "--volume", dir+"/disk.img", "--size", "8MiB")
 			data := bytes.Repeat([]byte("range"), 8*mib/5+1)[:8*mib]
-			if err := os.WriteFile(dir+"/data", data, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			writeFile(t, dir+"/data", data)
 			tgt.must(t, cliTimeout, transport, "write", "--input", dir+"/data", "--quiet")
 			before := allocated(t, dir+"/disk.img")
 			if out := tgt.must(t, cliTimeout, transport, verb, "--offset", "2MiB", "--length", "4MiB"); out != "" {
@@ -66,9 +63,7 @@ func TestRangesInside(t *testing.T) {
 		file := t.TempDir() + "/data"
 		data := bytes.Repeat([]byte("range"), 4*mib/5+1)[:4*mib]
 		save := func() {
-			if err := os.WriteFile(file, data, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			writeFile(t, file, data)
 		}
 		save()
 		succeeds("write", "--offset", "1MiB", "--input", file, "--quiet")

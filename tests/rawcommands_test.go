@@ -3,7 +3,6 @@ package tests
 import (
 	"bytes"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 )
@@ -14,9 +13,7 @@ func TestRawCommands(t *testing.T) {
 	tgt := startTarget(t, "--volume", "mem:4MiB")
 	dir := t.TempDir()
 	block := bytes.Repeat([]byte("raw block "), 410)[:4096]
-	if err := os.WriteFile(dir+"/block", block, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	writeFile(t, dir+"/block", block)
 	for i, transport := range transports {
 		slba, offset := fmt.Sprint(i+1), fmt.Sprint((i+1)*len(block))
 		run := func(verb, flags string) string {

@@ -96,11 +96,7 @@ func TestStopLimit(t *testing.T) {
 	for _, again := range []bool{false, true} {
 		tgt := startTarget(t, "--volume", "freeze:1ms+12s:mem:16MiB", "--metrics", "127.0.0.1:0", "--drain-timeout", map[bool]string{false: "1s", true: "1m"}[again])
 		host := tgt.startInit(t, "tcp", "read", "--nsid", "1", "--length", "4k", "--output", "/dev/null")
-		url := tgt.metricsURL(t) + "/metrics"
-		eventually(t, cliTimeout, "the volume has a read", func() bool {
-			_, said := get(t, url)
-			return strings.Contains(said, "nvmeof_namespace_requests_in_flight{nsid=\"1\",subsystem=\""+testNQN+"\"} 1\n")
-		})
+		tgt.hasRead(t)
 		tgt.signal(syscall.SIGTERM)
 		if again {
 			eventually(t, cliTimeout, "it drains", func() bool { return strings.Contains(tgt.stderr.String(), "msg=draining") })
@@ -121,11 +117,7 @@ func TestStopAtOnce(t *testing.T) {
 	t.Parallel()
 	tgt := startTarget(t, "--volume", "freeze:1ms+10m:mem:16MiB", "--metrics", "127.0.0.1:0")
 	host := tgt.startInit(t, "tcp", "read", "--nsid", "1", "--length", "4k", "--output", "/dev/null")
-	url := tgt.metricsURL(t) + "/metrics"
-	eventually(t, cliTimeout, "the volume has a read", func() bool {
-		_, said := get(t, url)
-		return strings.Contains(said, "nvmeof_namespace_requests_in_flight{nsid=\"1\",subsystem=\""+testNQN+"\"} 1\n")
-	})
+	tgt.hasRead(t)
 	for _, step := range []string{"msg=draining", "msg=drained"} {
 		tgt.signal(syscall.SIGTERM)
 		eventually(t, cliTimeout, step, func() bool { return strings.Contains(tgt.stderr.String(), step) })
@@ -144,6 +136,16 @@ func TestStopAtOnce(t *testing.T) {
 		t.Errorf("exit code %d: %s", r.code, r.stderr)
 	}
 	host.kill()
+}
+
+// hasRead waits until the volume of a target with --metrics has a request.
+func (p *targetProgram) hasRead(t *testing.T) {
+	t.Helper()
+	url := p.metricsURL(t) + "/metrics"
+	eventually(t, cliTimeout, "the volume has a read", func() bool {
+		_, said := get(t, url)
+		return strings.Contains(said, "nvmeof_namespace_requests_in_flight{nsid=\"1\",subsystem=\""+testNQN+"\"} 1\n")
+	})
 }
 
 // get asks the metrics port.

@@ -101,16 +101,16 @@ func (p *targetProgram) read(t *testing.T, transport, rw, bs string) float64 {
 	t.Helper()
 	out := p.must(t, 20*time.Second, transport, "bench", "--rw", rw, "--bs", bs, "--iodepth", "32",
 		"--ramp_time", "100ms", "--runtime", speedTime.String(), "-o", "json")
-	var report struct {
-		Jobs []struct {
-			Read struct{ IOPS float64 }
-		}
+	return iops(t, out)
+}
+
+// iops returns the rate of reads and writes that a run of one job printed.
+func iops(t *testing.T, out string) float64 {
+	t.Helper()
+	job := readJobs(t, out)[0]
+	n := job.Read.IOPS + job.Write.IOPS
+	if n == 0 {
+		t.Fatalf("nothing was measured: %s", out)
 	}
-	if err := json.Unmarshal([]byte(out), &report); err != nil {
-		t.Fatalf("%v in %q", err, out)
-	}
-	if len(report.Jobs) != 1 || report.Jobs[0].Read.IOPS == 0 {
-		t.Fatalf("no reads were measured: %s", out)
-	}
-	return report.Jobs[0].Read.IOPS
+	return n
 }

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -42,16 +43,10 @@ func stalledPipe(t *testing.T) (w *os.File) {
 // serveUnheard is startTargetAt, with nobody who reads the messages.
 func serveUnheard(t *testing.T, addr netip.Addr, args ...string) *targetProgram {
 	t.Helper()
-	at := addr.String() + ":" + nvmePort
-	p := newProgram(t, "nvmetgt", append([]string{"serve", "--nqn", testNQN, "--listen", "rdma://" + at, "--listen", "tcp://" + at}, args...)...)
+	p := newProgram(t, "nvmetgt", slices.Concat([]string{"serve"}, serveFlags(addr), args)...)
 	p.cmd.Stderr = stalledPipe(t)
-	ready := make(chan struct{})
-	p.launch(t, starting, func(line string) {
-		if strings.HasPrefix(line, "ready") {
-			close(ready)
-		}
-	})
-	p.awaitReady(t, ready)
+	p.launch(t, starting)
+	p.awaitReady(t)
 	return &targetProgram{p, addr}
 }
 
@@ -72,7 +67,7 @@ func TestMessagesNotRead(t *testing.T) {
 				"bench", "--rw", "randwrite", "--rate_iops", "1000", "--time_based", "--runtime", "1h", "--ctrl-loss-tmo", "600", "-k", "1", "-c", "1",
 			}, tgt.to(transport)...)...)
 			load.cmd.Stderr = stalledPipe(t)
-			load.launch(t, starting, nil)
+			load.launch(t, starting)
 			eventually(t, cliTimeout, "the host writes", hostWrites)
 
 			tgt.kill()

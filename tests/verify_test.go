@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -89,7 +90,8 @@ func verifySeed(t *testing.T) uint64 {
 func verifyVolume(t *testing.T, k volumeKind, bs int, d time.Duration, seed uint64) {
 	args := append([]string{"--local-memory", "--volume", k.spec(t.TempDir()), "--block-size", strconv.Itoa(bs)}, k.args...)
 	p := startTarget(t, args...)
-	t.Logf("%s", firstLine(p.stdout.String()))
+	volume, _, _ := strings.Cut(p.stdout.String(), "\n")
+	t.Log(volume)
 	m := newModel(verifySize, bs, k.forgets)
 	var stamp atomic.Uint64
 	for i, path := range localPaths {
@@ -166,13 +168,4 @@ func verifyAll(t *testing.T, ns *host.Namespace, m *model) {
 	if err := c.Queues()[0].Do(t.Context(), &r); !errors.Is(err, nvme.StatusLBAOutOfRange) {
 		t.Errorf("a read beyond the end ended with %v", err)
 	}
-}
-
-func firstLine(s string) string {
-	for i := range s {
-		if s[i] == '\n' {
-			return s[:i]
-		}
-	}
-	return s
 }
