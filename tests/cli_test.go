@@ -618,10 +618,10 @@ func TestInterrupt(t *testing.T) {
 		full := heldFIFO(t)
 		reads := tgt.startInit(t, transport, "read", "--output", full, "--pcap", full+".pcapng")
 		eventually(t, cliTimeout, "data has come", func() bool { i, err := os.Stat(full + ".pcapng"); return err == nil && i.Size() > 1<<20 })
-		for _, q := range []*program{p, hold, writes, reads} {
+		for q, want := range map[*program]int{p: exitInterrupted, hold: 0, writes: exitInterrupted, reads: exitInterrupted} {
 			q.signal(syscall.SIGINT)
-			if code := q.wait(t, 5*time.Second); code != 0 && code != exitInterrupted {
-				t.Errorf("%s: exit code %d after SIGINT: %s", q, code, q.stderr.String())
+			if code := q.wait(t, 5*time.Second); code != want {
+				t.Errorf("%s: exit code %d after SIGINT, want %d: %s", q, code, want, q.stderr.String())
 			}
 		}
 		tgt.must(t, cliTimeout, transport, "connect")

@@ -52,24 +52,6 @@ func TestLiveANA(t *testing.T) {
 	}
 }
 
-// Mistakes in set-ana are told.
-func TestSetANAMistakes(t *testing.T) {
-	t.Parallel()
-	c, _ := startANA(t)
-	for _, wrong := range [][]string{
-		{"set-ana", "7"},
-		{"set-ana", "x", "optimized"},
-		{"set-ana", "7", "good"},
-		{"set-ana", "0", "optimized"},
-		{"set-ana", "129", "optimized"},
-		{"set-ana", "7", "optimized", "--listen", "tcp://192.0.2.1"},
-	} {
-		if r := c.ctl(t, wrong...); r.code == 0 || r.stderr == "" {
-			t.Errorf("ctl %v: exit code %d, %s", wrong, r.code, r.stderr)
-		}
-	}
-}
-
 // startANA starts a target whose only namespace is in group 7, which is non-optimized over TCP; at
 // is the address and port of both transports.
 func startANA(t *testing.T) (c *configured, at string) {
