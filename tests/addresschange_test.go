@@ -30,7 +30,7 @@ func TestAddressChange(t *testing.T) {
 		}); err != nil {
 			t.Fatal(err)
 		}
-		if r := verifiedPaths(t, load)[atPort(transport, l.ends[1].addr.String()+":"+nvmePort)]; r.State != "live" || r.Losses == 0 || r.Connects < 2 {
+		if r := load.pathReports(t, 0)[atPort(transport, l.ends[1].addr.String()+":"+nvmePort)]; r.State != "live" || r.Losses == 0 || r.Connects < 2 {
 			t.Errorf("%s: %+v", transport, r)
 		}
 	}

@@ -152,12 +152,6 @@ func TestNoSecrets(t *testing.T) {
 	}
 }
 
-// waitText waits until a program has written something.
-func waitText(t testing.TB, o *output, text string) {
-	t.Helper()
-	eventually(t, cliTimeout, fmt.Sprintf("%q", text), func() bool { return strings.Contains(o.String(), text) })
-}
-
 // liveAuth is a target whose operator changes its secrets, in a separate file, while oneHost uses it.
 type liveAuth struct {
 	*configured
@@ -170,18 +164,11 @@ type liveAuth struct {
 func startLiveAuth(t *testing.T) *liveAuth {
 	t.Helper()
 	s := makeSecrets(t)
-	addr := freeAddr(t)
-	c := &configured{file: filepath.Join(s.dir, "target.yaml"), socket: filepath.Join(s.dir, "control")}
-	l := &liveAuth{configured: c, secrets: s, who: []string{"-n", diskNQN, "-q", oneHost, "-i", "2"}}
-	l.open = fmt.Sprintf(`listen: [rdma://%s:4420, tcp://%s:4420]
-control: %s
-subsystems:
+	c := serveSubsystems(t, fmt.Sprintf(`
 - nqn: %s
   namespaces: [{volume: "mem:16MiB"}]
-`, addr, addr, c.socket, diskNQN)
-	writeText(t, c.file, l.open)
-	c.targetProgram = startServe(t, addr, "--config", c.file)
-	return l
+`, diskNQN))
+	return &liveAuth{configured: c, secrets: s, open: string(readFile(t, c.file)), who: []string{"-n", diskNQN, "-q", oneHost, "-i", "2"}}
 }
 
 // demand makes the target demand authentication.
@@ -282,8 +269,7 @@ func TestAuthenticationStale(t *testing.T) {
 	for _, p := range held {
 		p.signal(syscall.SIGHUP)
 		code := p.wait(t, cliTimeout)
-		lines := strings.Split(strings.TrimSpace(p.stderr.String()), "\n")
-		last := lines[len(lines)-1]
+		last := lastLine(p.stderr.String())
 		if code != exitFailure || !strings.Contains(last, "to authenticate itself anew: authentication") || !strings.Contains(last, "check") || !strings.Contains(last, "the secrets") {
 			t.Errorf("exit code %d: %s", code, last)
 		}

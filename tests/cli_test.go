@@ -611,7 +611,7 @@ func TestInterrupt(t *testing.T) {
 	for _, transport := range transports {
 		p := tgt.startInit(t, transport, "bench", "--rw", "randread", "--runtime", "1m")
 		hold := tgt.startInit(t, transport, "connect", "--hold")
-		eventually(t, cliTimeout, "the connection is held", func() bool { return strings.Contains(hold.stderr.String(), "holding") })
+		waitText(t, &hold.stderr, "holding")
 		fifo := heldFIFO(t)
 		writes := tgt.startInit(t, transport, "write", "--input", fifo, "--pcap", fifo+".pcapng")
 		eventually(t, cliTimeout, "the connection is there", func() bool { i, err := os.Stat(fifo + ".pcapng"); return err == nil && i.Size() > 0 })

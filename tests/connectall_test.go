@@ -114,16 +114,15 @@ func TestConnectAllFollows(t *testing.T) {
 	const other = testNQN + "-other"
 	one, at, two, _ := serveReferring(t, other)
 	hold := start(t, "nvmeinit", "connect-all", "-t", "rdma", "-a", at.Addr().String(), "--hold")
-	said := func(s string) func() bool { return func() bool { return strings.Contains(hold.stderr.String(), s) } }
-	eventually(t, 20*time.Second, "the connections", said("holding the connections"))
+	waitText(t, &hold.stderr, "holding the connections")
 	third := listenPair(t, two)
 	announce(t, two, third)
-	eventually(t, 30*time.Second, "the path that was added", said(other+": path "+atPort("tcp", third.String())+": live"))
+	waitText(t, &hold.stderr, other+": path "+atPort("tcp", third.String())+": live")
 	const late = testNQN + "-late"
 	if _, err := one.AddSubsystem(target.SubsystemConfig{NQN: late, AllowAnyHost: true}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, 30*time.Second, "the subsystem that was added", said(late+": path "+atPort("rdma", at.String())+": live"))
+	waitText(t, &hold.stderr, late+": path "+atPort("rdma", at.String())+": live")
 	hold.signal(syscall.SIGINT)
 	if code := hold.wait(t, 20*time.Second); code != 0 {
 		t.Errorf("exit code %d: %s", code, hold.stderr.String())
@@ -141,9 +140,8 @@ func TestConnectAllTriesAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	hold := start(t, "nvmeinit", "connect-all", "-t", "tcp", "-a", at.Addr().String(), "--hold", "--reconnect-delay", "1")
-	said := func(s string) func() bool { return func() bool { return strings.Contains(hold.stderr.String(), s) } }
-	eventually(t, 20*time.Second, "the connections", said("holding the connections"))
-	eventually(t, 20*time.Second, "the absence", said(absent.String()))
+	waitText(t, &hold.stderr, "holding the connections")
+	waitText(t, &hold.stderr, absent.String())
 	v := newMemory(t, 1<<20)
 	two, second := serveConfig(t, target.Config{Subsystems: []target.SubsystemConfig{
 		{NQN: late, AllowAnyHost: true, Namespaces: []target.NamespaceConfig{{Volume: v}}},
@@ -154,7 +152,7 @@ func TestConnectAllTriesAgain(t *testing.T) {
 		t.Errorf("told %d times:\n%s", n, hold.stderr.String())
 	}
 	listenAt(t, two, absent)
-	eventually(t, 20*time.Second, "the subsystem", said(late+": path "+atPort("tcp", second.String())+": live"))
+	waitText(t, &hold.stderr, late+": path "+atPort("tcp", second.String())+": live")
 	hold.signal(syscall.SIGINT)
 	if code := hold.wait(t, 20*time.Second); code != 0 {
 		t.Errorf("exit code %d: %s", code, hold.stderr.String())
@@ -172,15 +170,14 @@ func TestConnectAllDiscoveryDown(t *testing.T) {
 	}
 	p := serve()
 	hold := start(t, "nvmeinit", "connect-all", "-t", "tcp", "-a", addr.String(), "--hold", "--reconnect-delay", "1")
-	said := func(s string) func() bool { return func() bool { return strings.Contains(hold.stderr.String(), s) } }
-	eventually(t, 20*time.Second, "the connections", said("holding the connections"))
+	waitText(t, &hold.stderr, "holding the connections")
 	// It asks repeatedly, since a referral leads nowhere; the target dies between two requests, not during one.
 	eventually(t, 20*time.Second, "the second question", func() bool { return strings.Count(p.stderr.String(), "host disconnected") > 1 })
 	p.kill()
-	eventually(t, 20*time.Second, "the loss of discovery", said("discovery: connect to "+atPort("tcp", p.remote().String())+": connection refused"))
+	waitText(t, &hold.stderr, "discovery: connect to "+atPort("tcp", p.remote().String())+": connection refused")
 	time.Sleep(4 * time.Second) // in which it is asked again, and not reported
 	serve()
-	eventually(t, 20*time.Second, "discovery again", said("discovery: "+atPort("tcp", p.remote().String())+" answers again"))
+	waitText(t, &hold.stderr, "discovery: "+atPort("tcp", p.remote().String())+" answers again")
 	for text, want := range map[string]int{"discovery: ": 2, absent.String(): 1} {
 		if n := strings.Count(hold.stderr.String(), text); n != want {
 			t.Errorf("%q is said %d times, want %d:\n%s", text, n, want, hold.stderr.String())

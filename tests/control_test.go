@@ -28,11 +28,7 @@ const (
 // startConfigured starts a target with two subsystems: disk for everybody, other for two hosts.
 func startConfigured(t *testing.T) *configured {
 	t.Helper()
-	dir, addr := t.TempDir(), freeAddr(t)
-	c := &configured{file: filepath.Join(dir, "target.yaml"), socket: filepath.Join(dir, "control")}
-	writeText(t, c.file, fmt.Sprintf(`listen: [rdma://%s:4420, tcp://%s:4420]
-control: %s
-subsystems:
+	return serveSubsystems(t, fmt.Sprintf(`
 - nqn: %s
   namespaces:
   - {volume: "mem:16MiB"}
@@ -40,7 +36,17 @@ subsystems:
   hosts: [%s, %s]
   namespaces:
   - {nsid: 5, volume: "%s", size: 8MiB}
-`, addr, addr, c.socket, diskNQN, otherNQN, oneHost, twoHost, filepath.Join(dir, "other.img")))
+`, diskNQN, otherNQN, oneHost, twoHost, filepath.Join(t.TempDir(), "other.img")))
+}
+
+// serveSubsystems starts a target on both transports, with these subsystems and what may follow them in the file. ADDR
+// there is its address.
+func serveSubsystems(t *testing.T, subsystems string) *configured {
+	t.Helper()
+	dir, addr := t.TempDir(), freeAddr(t)
+	c := &configured{file: filepath.Join(dir, "target.yaml"), socket: filepath.Join(dir, "control")}
+	text := "listen: [rdma://ADDR:4420, tcp://ADDR:4420]\ncontrol: " + c.socket + "\nsubsystems:" + subsystems
+	writeText(t, c.file, strings.ReplaceAll(text, "ADDR", addr.String()))
 	c.targetProgram = startServe(t, addr, "--config", c.file)
 	return c
 }

@@ -6,7 +6,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -158,12 +157,8 @@ func TestHangingVolumeReconnect(t *testing.T) {
 			defer tgt.stop(t)
 			ctx, cancel := context.WithTimeout(t.Context(), cliTimeout)
 			defer cancel()
-			said := func(what string) {
-				t.Helper()
-				eventually(t, cliTimeout, what, func() bool { return strings.Contains(tgt.stderr.String(), what) })
-			}
 			tgt.signal(syscall.SIGUSR1)
-			said("frozen=true")
+			waitText(t, &tgt.stderr, "frozen=true")
 			written := make(chan error, 3)
 			write := func(ns *host.Namespace, value byte) {
 				_, err := ns.WriteAt(ctx, bytes.Repeat([]byte{value}, 4096), 0)
@@ -186,7 +181,7 @@ func TestHangingVolumeReconnect(t *testing.T) {
 						t.Fatal("a write to a frozen volume succeeded")
 					}
 				} else {
-					said("commands of a host wait")
+					waitText(t, &tgt.stderr, "commands of a host wait")
 					select {
 					case err := <-written:
 						t.Fatalf("a write to a frozen volume ended: %v", err)

@@ -19,16 +19,15 @@ func TestHangupReloads(t *testing.T) {
 	text := readFile(t, c.file)
 	writeText(t, c.file, strings.Replace(string(text), "- {volume: \"mem:16MiB\"}", "- {volume: \"mem:16MiB\"}\n  - {volume: \"mem:3MiB\"}", 1))
 	c.signal(syscall.SIGHUP)
-	eventually(t, cliTimeout, "it has reloaded", func() bool { return strings.Contains(c.stderr.String(), "msg=reloaded") })
+	waitText(t, &c.stderr, "msg=reloaded")
 	if out := c.must(t, cliTimeout, "tcp", "list", "-n", diskNQN); !strings.Contains(out, "3.0 MiB") {
 		t.Errorf("the namespace that the file has now isn't listed:\n%s", out)
 	}
 
 	writeText(t, c.file, "subsistems: []\n")
 	c.signal(syscall.SIGHUP)
-	eventually(t, cliTimeout, "it says what is wrong", func() bool {
-		return strings.Contains(c.stderr.String(), "reload failed") && strings.Contains(c.stderr.String(), c.file+":1: ")
-	})
+	waitText(t, &c.stderr, "reload failed")
+	waitText(t, &c.stderr, c.file+":1: ")
 	c.must(t, cliTimeout, "rdma", "connect", "-n", diskNQN)
 	c.stop(t)
 }

@@ -450,6 +450,12 @@ func eventually(t testing.TB, timeout time.Duration, what string, cond func() bo
 	}
 }
 
+// waitText waits until a program has written something.
+func waitText(t testing.TB, o *output, text string) {
+	t.Helper()
+	eventually(t, cliTimeout, fmt.Sprintf("%q", text), func() bool { return strings.Contains(o.String(), text) })
+}
+
 func writeText(t testing.TB, path, text string) {
 	t.Helper()
 	writeFile(t, path, []byte(text))

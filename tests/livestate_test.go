@@ -2,8 +2,6 @@ package tests
 
 import (
 	"errors"
-	"fmt"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -16,7 +14,8 @@ import (
 // another keep their path, and what was saved is there after a reload.
 func TestLiveANA(t *testing.T) {
 	t.Parallel()
-	c, at := startANA(t)
+	c := startANA(t)
+	at := c.remote().String()
 	h := dialANA(t, c)
 	h.wantState(t, "tcp", nvme.ANANonOptimized)
 	h.wantState(t, "rdma", nvme.ANAOptimized)
@@ -52,24 +51,14 @@ func TestLiveANA(t *testing.T) {
 	}
 }
 
-// startANA starts a target whose only namespace is in group 7, which is non-optimized over TCP; at
-// is the address and port of both transports.
-func startANA(t *testing.T) (c *configured, at string) {
+// startANA starts a target whose only namespace is in group 7, which is non-optimized over TCP.
+func startANA(t *testing.T) *configured {
 	t.Helper()
-	dir, addr := t.TempDir(), freeAddr(t)
-	at = addr.String() + ":" + nvmePort
-	c = &configured{file: filepath.Join(dir, "target.yaml"), socket: filepath.Join(dir, "control")}
-	writeText(t, c.file, fmt.Sprintf(`listen: ["rdma://%s", "tcp://%s"]
-control: %s
-subsystems:
-- nqn: %s
-  namespaces:
-  - {volume: "mem:16MiB", ana_group: 7}
-ana:
-- {group: 7, state: non-optimized, listen: "tcp://%s"}
-`, at, at, c.socket, testNQN, at))
-	c.targetProgram = startServe(t, addr, "--config", c.file)
-	return c, at
+	return serveSubsystems(t, `
+- nqn: `+testNQN+`
+  namespaces: [{volume: "mem:16MiB", ana_group: 7}]
+ana: [{group: 7, state: non-optimized, listen: "tcp://ADDR:4420"}]
+`)
 }
 
 // anaHosts are hosts that connected to a target by each transport, and the notifications that they got.
@@ -102,7 +91,5 @@ func (h *anaHosts) wantState(t *testing.T, path string, want nvme.ANAState) {
 }
 
 func (h *anaHosts) read(t *testing.T, path string) error {
-	r := host.Request{Data: make([]byte, 4096)}
-	r.Cmd.SetIO(nvme.OpRead, 1, 0, 1, 0)
-	return h.hosts[path].Queues()[0].Do(t.Context(), &r)
+	return sendIO(t, h.hosts[path], ioOf(nvme.OpRead, 1, 0, 1), make([]byte, 4096))
 }

@@ -26,12 +26,6 @@ type pathReport struct {
 	Connects uint64 `json:"connects"`
 }
 
-// verifiedPaths returns the report of a run that must have succeeded: everything written is there.
-func verifiedPaths(t *testing.T, p *program) map[string]pathReport {
-	t.Helper()
-	return p.pathReports(t, 0)
-}
-
 // endVerified ends a load of endlessLoad, and returns its report. Another run finds everything that was written.
 func (p *targetProgram) endVerified(t *testing.T, load *program) map[string]pathReport {
 	t.Helper()
@@ -57,8 +51,8 @@ func (p *program) pathReports(t *testing.T, code int) map[string]pathReport {
 		} `json:"jobs"`
 		Paths []pathReport `json:"nvmeinit_paths"`
 	}
-	if err := json.Unmarshal([]byte(r.stdout), &report); err != nil {
-		t.Fatal(err)
+	if err := json.Unmarshal([]byte(r.stdout), &report); err != nil || len(report.Jobs) == 0 {
+		t.Fatalf("%v in %s", err, r.stdout)
 	}
 	for _, j := range report.Jobs {
 		if j.Error != 0 || j.Verified == 0 {
@@ -173,7 +167,7 @@ func TestPathsANA(t *testing.T) {
 	for i := 0; ; i++ {
 		select {
 		case <-load.ended:
-			paths := verifiedPaths(t, load)
+			paths := load.pathReports(t, 0)
 			for _, r := range paths {
 				if r.Losses != 0 || r.Requests == 0 {
 					t.Errorf("%+v", r)
@@ -214,7 +208,7 @@ func TestPathsTwoTargets(t *testing.T) {
 	if err := second.Close(ctx); err != nil {
 		t.Error(err)
 	}
-	paths := verifiedPaths(t, load)
+	paths := load.pathReports(t, 0)
 	if r := paths[atPort("rdma", two.String())]; r.Losses != 1 || r.State == "live" {
 		t.Errorf("the path to the target that is gone: %+v", r)
 	}

@@ -99,7 +99,7 @@ func TestStopLimit(t *testing.T) {
 		tgt.hasRead(t)
 		tgt.signal(syscall.SIGTERM)
 		if again {
-			eventually(t, cliTimeout, "it drains", func() bool { return strings.Contains(tgt.stderr.String(), "msg=draining") })
+			waitText(t, &tgt.stderr, "msg=draining")
 			tgt.signal(syscall.SIGTERM)
 		}
 		if code := tgt.wait(t, 30*time.Second); code != 0 {
@@ -120,7 +120,7 @@ func TestStopAtOnce(t *testing.T) {
 	tgt.hasRead(t)
 	for _, step := range []string{"msg=draining", "msg=drained"} {
 		tgt.signal(syscall.SIGTERM)
-		eventually(t, cliTimeout, step, func() bool { return strings.Contains(tgt.stderr.String(), step) })
+		waitText(t, &tgt.stderr, step)
 	}
 	// The signal may come a moment before it is listened for, and is then repeated, as a user would.
 	eventually(t, cliTimeout, "the end", func() bool {

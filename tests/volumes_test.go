@@ -29,7 +29,7 @@ func TestVolumeReplaced(t *testing.T) {
 	}
 	for i, path := range []string{file, pmem} {
 		says := fmt.Sprintf(`err="refresh %s: invalid volume or request: the file was removed or replaced`, path)
-		eventually(t, cliTimeout, says, func() bool { return strings.Contains(p.stderr.String(), says) })
+		waitText(t, &p.stderr, says)
 		p.must(t, cliTimeout, "rdma", "bench", append(verifyFlags("write"), "--nsid", strconv.Itoa(i+1))...)
 		if n := strings.Count(p.stderr.String(), says); n != 1 {
 			t.Errorf("it says %q %d times", says, n)
@@ -87,7 +87,7 @@ func TestVolumeEmptied(t *testing.T) {
 	if err := os.Truncate(path, 0); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, cliTimeout, "the new size is in the log", func() bool { return strings.Contains(p.stderr.String(), "now=0") })
+	waitText(t, &p.stderr, "now=0")
 	for _, transport := range transports {
 		r := p.run(t, cliTimeout, transport, "id-ns")
 		checkLine(t, r, "nvmeinit", mistake{code: exitFailure, says: []string{"--nsid 1", "size of 0"}})
@@ -191,12 +191,8 @@ func TestVolumeSignals(t *testing.T) {
 	if _, err := checked.WriteAt(t.Context(), bytes.Repeat([]byte{1}, 64<<10), 0); err != nil {
 		t.Fatal(err)
 	}
-	said := func(what string) {
-		t.Helper()
-		eventually(t, 10*time.Second, what, func() bool { return strings.Contains(p.stderr.String(), what) })
-	}
 	p.signal(syscall.SIGUSR2)
-	said("blocks=16 bad=0")
+	waitText(t, &p.stderr, "blocks=16 bad=0")
 	f, err := os.OpenFile(path, os.O_WRONLY, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -206,12 +202,12 @@ func TestVolumeSignals(t *testing.T) {
 	}
 	f.Close()
 	p.signal(syscall.SIGUSR2)
-	said("blocks=16 bad=1")
+	waitText(t, &p.stderr, "blocks=16 bad=1")
 	if _, err := checked.ReadAt(t.Context(), make([]byte, 4096), 5*4096); !errors.Is(err, nvme.StatusUnrecoveredRead) {
 		t.Errorf("the block that changed is read with %v", err)
 	}
 	p.signal(syscall.SIGUSR1)
-	said("frozen=true")
+	waitText(t, &p.stderr, "frozen=true")
 	answered := make(chan error, 1)
 	go func() {
 		_, err := frozen.ReadAt(t.Context(), make([]byte, 4096), 0)
