@@ -128,4 +128,4 @@ dist: ## in dist/: static programs for amd64 and arm64, with manual pages, compl
 	GO='$(GO)' packaging/dist.sh dist '$(VERSION)' '$(LDFLAGS)'
 
 clean: ## remove what was built
-	rm -rf bin dist demo-data volumes-bench.img
+	rm -rf bin dist volumes-bench.img
