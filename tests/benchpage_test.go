@@ -86,14 +86,14 @@ func TestBenchCompare(t *testing.T) {
 	}
 	c := out.Compare[0]
 	first, second := out.Jobs[0].Read.IOPS/out.Jobs[1].Read.IOPS, out.Jobs[3].Read.IOPS/out.Jobs[2].Read.IOPS
-	if q := c.Ratios[0]; c.Figure != "IOPS" || c.Depth != 1 || near(q.Min, min(first, second)) ||
-		near(q.Max, max(first, second)) || near(q.Median, (first+second)/2) {
+	if q := c.Ratios[0]; c.Figure != "IOPS" || c.Depth != 1 || differ(q.Min, min(first, second)) ||
+		differ(q.Max, max(first, second)) || differ(q.Median, (first+second)/2) {
 		t.Errorf("%+v, want ratios of %v and %v", c, first, second)
 	}
 }
 
-// near reports whether two figures differ by more than rounding.
-func near(a, b float64) bool { return a-b > 1e-6*b || b-a > 1e-6*b }
+// differ reports whether two figures differ by more than rounding.
+func differ(a, b float64) bool { return a-b > 1e-6*b || b-a > 1e-6*b }
 
 func TestBenchCompareFlags(t *testing.T) {
 	t.Parallel()

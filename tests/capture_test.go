@@ -368,9 +368,7 @@ func TestCaptureBothTransports(t *testing.T) {
 func TestCaptureFull(t *testing.T) {
 	t.Parallel()
 	tgt := startTarget(t, "--volume", "mem:1MiB", "--pcap", "/dev/full")
-	eventually(t, cliTimeout, "the log names what can't be written", func() bool {
-		return strings.Contains(tgt.stderr.String(), "write /dev/full: no space left on device")
-	})
+	waitText(t, &tgt.stderr, "write /dev/full: no space left on device")
 	for _, transport := range transports {
 		tgt.must(t, cliTimeout, transport, "read", "--nsid", "1", "--output", "/dev/null")
 	}

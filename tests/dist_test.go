@@ -115,9 +115,7 @@ exec chroot root /bin/sh /tmp/package.sh /tmp/package.deb`
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
-	started := make(chan error)
-	starting <- func() { started <- cmd.Start() }
-	if err := <-started; err != nil {
+	if err := begin(starting, cmd); err != nil {
 		t.Skipf("to install a package takes unshare: %v", err)
 	}
 	if err := cmd.Wait(); err != nil {

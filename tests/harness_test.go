@@ -114,6 +114,13 @@ func starter() {
 	}
 }
 
+// begin starts a command on the thread that serves on.
+func begin(on chan<- func(), cmd *exec.Cmd) error {
+	started := make(chan error)
+	on <- func() { started <- cmd.Start() }
+	return <-started
+}
+
 // start runs a program. It is killed when the test ends, and if the test failed, its output is shown unless the program
 // succeeded.
 func start(t testing.TB, name string, args ...string) *program {
@@ -149,9 +156,7 @@ func (p *program) launch(t testing.TB, on chan<- func()) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	started := make(chan error)
-	on <- func() { started <- p.cmd.Start() }
-	if err := <-started; err != nil {
+	if err := begin(on, p.cmd); err != nil {
 		t.Fatal(err)
 	}
 	go p.follow(out)

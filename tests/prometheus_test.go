@@ -89,9 +89,7 @@ func startPrometheus(t *testing.T, instances map[string]string) *prometheus {
 		"--web.listen-address="+addr, "--log.level=warn")
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	started := make(chan error)
-	starting <- func() { started <- cmd.Start() }
-	if err := <-started; err != nil {
+	if err := begin(starting, cmd); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
