@@ -4,7 +4,7 @@
 //	m := metrics.New()
 //	m.AddTarget(tgt)
 //	m.AddRNIC("127.0.0.1", nic)
-//	s, err := m.Serve("127.0.0.1:9090")
+//	s, err := m.Serve("127.0.0.1:9464")
 //
 // A program that has a registry registers the Set there instead, as it is a prometheus.Collector:
 //

@@ -132,7 +132,7 @@ func explainListen(addr string, err error) error {
 	case errors.Is(err, unix.EACCES):
 		return &listenError{fmt.Sprintf("metrics on %s: not permitted; choose a port above 1023", addr), err}
 	}
-	return fmt.Errorf("metrics on %s: %w; write it as 127.0.0.1:9090", addr, err)
+	return fmt.Errorf("metrics on %s: %w; write it as 127.0.0.1:9464", addr, err)
 }
 
 // listenError rewords an error of the system.

@@ -62,8 +62,8 @@ func TestServer(t *testing.T) {
 	for addr, want := range map[string]string{
 		srv.Addr().String(): "in use",
 		"192.0.2.1:1":       "doesn't have that address",
-		"nonsense":          "127.0.0.1:9090",
-		"127.0.0.1:99999":   "127.0.0.1:9090",
+		"nonsense":          "127.0.0.1:9464",
+		"127.0.0.1:99999":   "127.0.0.1:9464",
 	} {
 		other, err := s.Serve(addr)
 		if err == nil {

@@ -12,7 +12,7 @@ const everything = `The file is YAML, in which relative paths count from where s
 says everything that there is; only subsystems are needed:
 
   listen: [rdma://192.0.2.1:4420, tcp://192.0.2.1:4420]  # default: both on 127.0.0.1
-  metrics: 127.0.0.1:9090               # metrics for Prometheus; default: none
+  metrics: 127.0.0.1:9464               # metrics for Prometheus; default: none
   control: /run/nvmetgt/control         # socket for nvmetgt ctl; default: none
   state: /var/lib/nvmetgt               # directory for what outlives the program; default: none
   discovery:

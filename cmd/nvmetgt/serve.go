@@ -76,7 +76,7 @@ const serveExample = `  # a file of 1 GiB, over RDMA and TCP, on 127.0.0.1
   # two namespaces, on the network, with metrics for Prometheus
   nvmetgt serve --volume /dev/sdb --volume mem:4GiB \
       --listen rdma://192.0.2.1:4420 --listen tcp://192.0.2.1:4420 \
-      --metrics 127.0.0.1:9090
+      --metrics 127.0.0.1:9464
 
   # how does a host cope with a bad network?
   nvmetgt serve --volume mem:64MiB --fault loss=1%,reorder=1%,delay=200us±50us

@@ -189,7 +189,7 @@ func (c *Config) checkMetrics() *FieldError {
 	}
 	addr, err := netip.ParseAddrPort(c.Metrics)
 	if err != nil {
-		return field("metrics", fmt.Sprintf("%q", c.Metrics), "want ADDRESS:PORT, as 127.0.0.1:9090")
+		return field("metrics", fmt.Sprintf("%q", c.Metrics), "want ADDRESS:PORT, as 127.0.0.1:9464")
 	}
 	listen := c.Listen
 	if len(listen) == 0 {
