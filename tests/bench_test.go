@@ -129,8 +129,8 @@ type fioSide struct {
 }
 
 type fioLatency struct {
-	Min, Max, Mean, StdDev, N float64
-	Percentile, Bins          map[string]float64
+	Min, Max, Mean, N float64
+	Percentile, Bins  map[string]float64
 }
 
 // readFio reads fio's JSON, or what claims to be that, and checks its figures against each other.
