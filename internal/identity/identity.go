@@ -78,13 +78,13 @@ func (s Store) Load() (Identity, error) {
 	}
 	id := New()
 	path, err := s.Save(id)
-	switch {
-	case err == nil:
+	if errors.Is(err, fs.ErrExist) { // another program was faster, or there is a link that leads nowhere
+		if other, err := s.saved(); err != nil || other.NQN != "" {
+			return other, err
+		}
+	}
+	if id.Unsaved = err; err == nil {
 		id.Source = path
-	case errors.Is(err, fs.ErrExist): // another program was faster
-		return s.saved()
-	default:
-		id.Unsaved = err
 	}
 	return id, nil
 }

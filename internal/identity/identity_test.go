@@ -129,10 +129,20 @@ func TestLoadAtOnce(t *testing.T) {
 
 // TestUnsaved: where no identity can be saved each load returns another, and says why.
 func TestUnsaved(t *testing.T) {
-	s := Store{Dirs: []string{"/proc/nvme"}, MachineID: "/nowhere"} // where nobody makes directories
-	for range 2 {
-		if id, err := s.Load(); err != nil || id.NQN == "" || id.ID.IsZero() || id.Unsaved == nil {
-			t.Errorf("%+v, %v", id, err)
+	dir := t.TempDir()
+	put(t, filepath.Join(dir, "etc", "settings"), "")
+	for _, name := range []string{"link", "etc/hostid"} {
+		if err := os.Symlink("/nowhere", filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := Store{MachineID: "/nowhere"}
+	for _, bad := range []string{"/proc/nvme", filepath.Join(dir, "link"), filepath.Join(dir, "etc")} { // nobody makes directories in /proc
+		s.Dirs = []string{bad}
+		for range 2 {
+			if id, err := s.Load(); err != nil || id.NQN == "" || id.ID.IsZero() || id.Unsaved == nil {
+				t.Errorf("%s: %+v, %v", bad, id, err)
+			}
 		}
 	}
 	s.Dirs = []string{t.TempDir()}
