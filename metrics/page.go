@@ -37,7 +37,7 @@ type pageStatus struct {
 	Host    bool       `json:"host"` // the program has no target
 	Version string     `json:"version"`
 	Problem string     `json:"problem"` // why it isn't ready
-	Seconds float64    `json:"seconds"` // since 1970
+	Seconds float64    `json:"seconds"` // since the Set was made; setting the clock doesn't change it
 	IO      pageIO     `json:"io"`
 	Bounds  []float64  `json:"bounds"` // of the latency buckets, in seconds; the last bucket has none
 	Packets pagePacket `json:"packets"`
@@ -72,7 +72,7 @@ type pageRow struct {
 	Name   string  `json:"name"`
 	Detail string  `json:"detail"`
 	Size   uint64  `json:"size,omitempty"`
-	Since  float64 `json:"since,omitempty"`
+	Age    float64 `json:"age,omitempty"` // seconds; only of a host
 	Queues int     `json:"queues,omitempty"`
 	IO     pageIO  `json:"io"`
 }
@@ -87,7 +87,7 @@ func (s *Set) status() *pageStatus {
 	subsystems := values(s.subsystems)
 	s.mu.Unlock()
 	st := &pageStatus{
-		Program: s.Program, Host: len(targets) == 0, Version: version.Version, Seconds: float64(time.Now().UnixMilli()) / 1e3,
+		Program: s.Program, Host: len(targets) == 0, Version: version.Version, Seconds: time.Since(s.made).Seconds(),
 		Volumes: []pageRow{}, Peers: []pageRow{},
 	}
 	if err := s.Ready(); err != nil {
@@ -160,7 +160,7 @@ func (st *pageStatus) addHost(nqn string, c *target.ControllerStats) {
 	v.fill(nqn)
 	st.Peers = append(st.Peers, pageRow{
 		Key: string(v.id), Name: text(c.HostNQN), Detail: c.Transport.String() + " " + c.Remote.Addr().String(),
-		Since: float64(c.Since.UnixMilli()) / 1e3, Queues: len(c.Queues), IO: ioOf(&v.io, v.inFlight),
+		Age: time.Since(c.Since).Seconds(), Queues: len(c.Queues), IO: ioOf(&v.io, v.inFlight),
 	})
 }
 

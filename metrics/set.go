@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -25,7 +26,8 @@ type Set struct {
 	// Program is the name on the status page. It may be changed before the page is served.
 	Program string
 
-	own *prometheus.Registry // for the Go runtime and the process
+	own  *prometheus.Registry // for the Go runtime and the process
+	made time.Time
 
 	mu          sync.Mutex
 	targets     []*entry[*target.Target]
@@ -52,7 +54,7 @@ type namedRNIC struct {
 // New returns a Set that shows the program itself: its version, and, if the Set serves it (Handler, Serve), the Go
 // runtime and the process, which other registries have already.
 func New() *Set {
-	s := &Set{Program: filepath.Base(os.Args[0]), own: prometheus.NewRegistry()}
+	s := &Set{Program: filepath.Base(os.Args[0]), own: prometheus.NewRegistry(), made: time.Now()}
 	s.own.MustRegister(
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -311,6 +312,19 @@ func TestBench(t *testing.T) {
 	if fs := families(t, s); fs["nvmeof_bench_ios_total"] != nil {
 		t.Error("shown though removed")
 	}
+}
+
+// TestPageClock: the page computes rates and ages from times that don't depend on the date.
+func TestPageClock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, began := New(), time.Now()
+		time.Sleep(90 * time.Second)
+		st := s.status()
+		st.addHost("nqn", &target.ControllerStats{Since: began})
+		if st.Seconds != 90 || st.Peers[0].Age != 90 {
+			t.Errorf("after 90 s it is at %v, and a host is there for %v", st.Seconds, st.Peers[0].Age)
+		}
+	})
 }
 
 // TestText: a host whose name isn't UTF-8 does no harm.
