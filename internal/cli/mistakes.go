@@ -86,6 +86,8 @@ func wanted(bad *pflag.InvalidValueError) string {
 		return "want whole numbers with commas between, as 1,4,16"
 	case "uint8":
 		return fmt.Sprintf("want a number from 0 to %d", math.MaxUint8)
+	case "uint16":
+		return fmt.Sprintf("want a number from 0 to %d", math.MaxUint16)
 	case "uint32":
 		return fmt.Sprintf("want a number from 0 to %d", uint32(math.MaxUint32))
 	case "uint64":
