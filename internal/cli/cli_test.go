@@ -127,6 +127,7 @@ func TestExecute(t *testing.T) {
 		{"-h bogus", nil, ExitUsage, `program: there is no command "bogus"`},
 		{"help bogus", nil, ExitUsage, `program: there is no command "bogus"`},
 		{"help do", nil, ExitOK, ""},
+		{"help do it", nil, ExitUsage, `program: program do has no commands, and so no "it"; see program do --help` + "\n"},
 		{"completion bogus", nil, ExitUsage, `program: there is no command "bogus" among bash, fish, powershell, zsh; see program completion --help`},
 		{"do it", nil, ExitUsage, `program: do takes flags only, not "it"; see program do --help` + "\n"},
 		{"do --no", nil, ExitUsage, "program: unknown flag: --no; see program do --help\n"},

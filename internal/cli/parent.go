@@ -26,8 +26,11 @@ func Parent(c *cobra.Command) *cobra.Command {
 // manyCommands is how many are too many for one line.
 const manyCommands = 20
 
-// unknownCommand says which command of c is probably meant, or which there are.
+// unknownCommand says which command of c is probably meant, or which there are, if any.
 func unknownCommand(c *cobra.Command, name string) error {
+	if !c.HasSubCommands() { // as in "help COMMAND more"
+		return Usage("%s has no commands, and so no %q; see %s --help", c.CommandPath(), name, c.CommandPath())
+	}
 	if meant := c.SuggestionsFor(name); len(meant) == 1 {
 		return Usage("there is no command %q; is %s meant? see %s --help", name, meant[0], c.CommandPath())
 	}
