@@ -8,6 +8,7 @@ import (
 
 	"github.com/nvme-anywhere/nvmeof/internal/cli"
 	"github.com/nvme-anywhere/nvmeof/internal/config"
+	"github.com/nvme-anywhere/nvmeof/nvme/target"
 )
 
 func (x *ctl) newAddSubsystem() *cobra.Command {
@@ -128,16 +129,20 @@ func (x *ctl) newRemoveNamespace() *cobra.Command {
 	nqn := nqnFlag(c)
 	nsid := c.Flags().Uint32("nsid", 0, "namespace `ID`")
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		return x.editSubsystem(c, *nqn, func(_ *config.Config, s *config.Subsystem) error {
-			if s.Namespace(*nsid) == nil && *nsid == 0 {
-				return cli.Usage("remove-namespace: say which, with --nsid; nvmetgt ctl show lists them")
-			}
-			if s.Namespace(*nsid) == nil {
-				return fmt.Errorf("--nsid %d: subsystem %s has no such namespace; nvmetgt ctl show lists those that it has", *nsid, s.NQN)
-			}
-			s.Namespaces = slices.DeleteFunc(s.Namespaces, func(n config.Namespace) bool { return n.NSID == *nsid })
-			return nil
-		})
+		return x.editSubsystem(c, *nqn, func(_ *config.Config, s *config.Subsystem) error { return removeNamespace(s, *nsid) })
 	}
 	return c
+}
+
+func removeNamespace(s *config.Subsystem, nsid uint32) error {
+	switch {
+	case nsid == 0:
+		return cli.Usage("remove-namespace: say which, with --nsid; nvmetgt ctl show lists them")
+	case s.Create != nil && nsid >= target.FirstCreatedNSID:
+		return fmt.Errorf("--nsid %d: from %d on they are namespaces that hosts create, and delete, as by nvmeinit delete-ns", nsid, target.FirstCreatedNSID)
+	case s.Namespace(nsid) == nil:
+		return fmt.Errorf("--nsid %d: subsystem %s has no such namespace; nvmetgt ctl show lists those that it has", nsid, s.NQN)
+	}
+	s.Namespaces = slices.DeleteFunc(s.Namespaces, func(n config.Namespace) bool { return n.NSID == nsid })
+	return nil
 }
