@@ -10,8 +10,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net"
-	"net/netip"
 
 	"github.com/nvme-anywhere/nvmeof/examples/internal/rc"
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
@@ -30,15 +28,13 @@ among its GIDs (ibv_devinfo -v). Both sides must have the same count and size.
 type options struct {
 	rc.Sides
 	op          *operation
-	port        uint
 	size, count int
 	depth       int
 }
 
 func parse(args []string, errs io.Writer) (options, error) {
 	var o options
-	f := o.Flags("perftest", usage, errs)
-	f.UintVar(&o.port, "port", 18515, "TCP `port` of the server")
+	f := o.Flags("perftest", usage, "TCP", 18515, errs)
 	f.IntVar(&o.size, "size", 65536, "`bytes` of a message; atomics have 8")
 	f.IntVar(&o.count, "count", 1000, "`operations` of a client")
 	f.IntVar(&o.depth, "depth", 16, "`operations` outstanding at once, or receives posted")
@@ -76,7 +72,7 @@ func run(ctx context.Context, o options, out io.Writer) error {
 		return err
 	}
 	defer nic.Close()
-	conn, err := connect(ctx, o, out)
+	conn, err := o.Meet(ctx, out)
 	if err != nil {
 		return err
 	}
@@ -89,15 +85,6 @@ func run(ctx context.Context, o options, out io.Writer) error {
 		return t.client(ctx, out)
 	}
 	return t.serve(ctx, out)
-}
-
-// connect makes the TCP connection for the set-up.
-func connect(ctx context.Context, o options, out io.Writer) (net.Conn, error) {
-	if o.Server.IsValid() {
-		return rc.Dial(ctx, netip.AddrPortFrom(o.Server, uint16(o.port)))
-	}
-	at := netip.AddrPortFrom(o.Bind, uint16(o.port))
-	return rc.Accept(ctx, at, func() { fmt.Fprintf(out, "waiting at %s\n", at) })
 }
 
 // operation is what is measured.

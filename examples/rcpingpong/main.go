@@ -10,8 +10,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net"
-	"net/netip"
 	"time"
 
 	"github.com/nvme-anywhere/nvmeof/examples/internal/rc"
@@ -29,15 +27,13 @@ where INDEX is that of its IP address among its GIDs (ibv_devinfo -v).
 // options are the options on the command line.
 type options struct {
 	rc.Sides
-	port        uint
 	size, count int
 	mtu         int
 }
 
 func parse(args []string, errs io.Writer) (options, error) {
 	var o options
-	f := o.Flags("rcpingpong", usage, errs)
-	f.UintVar(&o.port, "port", 18515, "TCP `port` of the server")
+	f := o.Flags("rcpingpong", usage, "TCP", 18515, errs)
 	f.IntVar(&o.size, "size", 4096, "`bytes` of a message")
 	f.IntVar(&o.count, "count", 1000, "`messages` each way")
 	f.IntVar(&o.mtu, "mtu", 1024, "path MTU in `bytes`, the same on both sides")
@@ -86,21 +82,14 @@ func meet(ctx context.Context, g *game, o options, out io.Writer) (rc.Peer, erro
 	connect := func(peer rc.Peer) error {
 		return rc.Connect(g.qp, g.self, peer, mtuCode(o.mtu), 1)
 	}
-	var conn net.Conn
-	var err error
-	if o.Server.IsValid() {
-		if conn, err = rc.Dial(ctx, netip.AddrPortFrom(o.Server, uint16(o.port))); err != nil {
-			return rc.Peer{}, err
-		}
-		defer conn.Close()
-		return introduce(conn, g.self, connect)
-	}
-	at := netip.AddrPortFrom(o.Bind, uint16(o.port))
-	conn, err = rc.Accept(ctx, at, func() { fmt.Fprintf(out, "waiting at %s\n", at) })
+	conn, err := o.Meet(ctx, out)
 	if err != nil {
 		return rc.Peer{}, err
 	}
 	defer conn.Close()
+	if o.Server.IsValid() {
+		return introduce(conn, g.self, connect)
+	}
 	return answer(conn, g.self, connect)
 }
 

@@ -12,7 +12,7 @@ import (
 // ping connects, has the server read and write back each ping, and returns how many came back
 // unchanged.
 func ping(ctx context.Context, cm verbs.ConnectionManager, o options) (n int, err error) {
-	s, err := connect(ctx, cm, netip.AddrPortFrom(o.Server, uint16(o.port)))
+	s, err := connect(ctx, cm, o.Addr())
 	if err != nil {
 		return 0, err
 	}

@@ -9,7 +9,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net/netip"
 
 	"github.com/nvme-anywhere/nvmeof/examples/internal/rc"
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
@@ -24,14 +23,12 @@ The other side may be rdma-core's: rping -s -a ADDRESS, or rping -c -a ADDRESS [
 
 type options struct {
 	rc.Sides
-	port        uint
 	size, count int
 }
 
 func parse(args []string, errs io.Writer) (options, error) {
 	var o options
-	f := o.Flags("rping", usage, errs)
-	f.UintVar(&o.port, "port", 7174, "RDMA-CM `port` of the server")
+	f := o.Flags("rping", usage, "RDMA-CM", 7174, errs)
 	f.IntVar(&o.size, "size", 64, "client: `bytes` of a ping")
 	f.IntVar(&o.count, "count", 1000, "client: `pings` to send")
 	if err := f.Parse(args); err != nil {
@@ -40,8 +37,6 @@ func parse(args []string, errs io.Writer) (options, error) {
 	err := o.Parse(f.Args())
 	switch {
 	case err != nil:
-	case o.port == 0 || o.port > 65535:
-		err = fmt.Errorf("port %d: want 1 to 65535", o.port)
 	case o.size < minSize || o.size > maxSize || o.count < 1:
 		err = fmt.Errorf("size %d or count %d: want %d to %d, and at least 1", o.size, o.count, minSize, maxSize)
 	}
@@ -60,7 +55,7 @@ func run(ctx context.Context, o options, out io.Writer) error {
 	if o.Server.IsValid() {
 		n, err = ping(ctx, nic, o)
 	} else {
-		n, err = serve(ctx, nic, netip.AddrPortFrom(o.Bind, uint16(o.port)), out)
+		n, err = serve(ctx, nic, o.Addr(), out)
 	}
 	if err != nil {
 		return fmt.Errorf("after %d pings: %w", n, err)

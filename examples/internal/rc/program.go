@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"math"
 	"net/netip"
 	"os"
 	"os/signal"
@@ -14,10 +15,11 @@ import (
 // Sides says which side a program is: it waits at Bind for a client, or connects to Server.
 type Sides struct {
 	Bind, Server netip.Addr
+	port         uint // of the server
 }
 
-// Flags starts the command line of a program: errors and usage go to errs.
-func (s *Sides) Flags(name, usage string, errs io.Writer) *flag.FlagSet {
+// Flags starts the command line of a program: errors and usage go to errs. kind says of what the server's port is.
+func (s *Sides) Flags(name, usage, kind string, port uint, errs io.Writer) *flag.FlagSet {
 	f := flag.NewFlagSet(name, flag.ContinueOnError)
 	f.SetOutput(errs)
 	f.Usage = func() {
@@ -25,6 +27,7 @@ func (s *Sides) Flags(name, usage string, errs io.Writer) *flag.FlagSet {
 		f.PrintDefaults()
 	}
 	f.TextVar(&s.Bind, "bind", netip.Addr{}, "own `address`; a client finds one by itself")
+	f.UintVar(&s.port, "port", port, kind+" `port` of the server")
 	return f
 }
 
@@ -40,8 +43,18 @@ func (s *Sides) Parse(args []string) (err error) {
 		return fmt.Errorf("one server, not %q", args)
 	case !s.Bind.IsValid() && !s.Server.IsValid():
 		return errors.New("give -bind and the own address to wait for a client, or a server's address (see --help)")
+	case s.port == 0 || s.port > math.MaxUint16:
+		return fmt.Errorf("port %d: want 1 to %d", s.port, math.MaxUint16)
 	}
 	return nil
+}
+
+// Addr returns where a server waits, and a client connects to.
+func (s *Sides) Addr() netip.AddrPort {
+	if s.Server.IsValid() {
+		return netip.AddrPortFrom(s.Server, uint16(s.port))
+	}
+	return netip.AddrPortFrom(s.Bind, uint16(s.port))
 }
 
 // Main is the main function of a program: it runs run with the options that parse returns.

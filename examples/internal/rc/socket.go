@@ -2,28 +2,26 @@ package rc
 
 import (
 	"context"
+	"fmt"
+	"io"
 	"net"
-	"net/netip"
 )
 
-// Dial connects to the server's TCP port.
-func Dial(ctx context.Context, server netip.AddrPort) (net.Conn, error) {
-	var d net.Dialer
-	conn, err := d.DialContext(ctx, "tcp", server.String())
-	return closedBy(ctx, conn), err
-}
-
-// Accept waits for one client at a TCP port; it calls listening as soon as the client can
-// connect.
-func Accept(ctx context.Context, at netip.AddrPort, listening func()) (net.Conn, error) {
+// Meet connects both sides by TCP. A server waits for one client, and says on out where.
+func (s *Sides) Meet(ctx context.Context, out io.Writer) (net.Conn, error) {
+	if s.Server.IsValid() {
+		var d net.Dialer
+		conn, err := d.DialContext(ctx, "tcp", s.Addr().String())
+		return closedBy(ctx, conn), err
+	}
 	var c net.ListenConfig
-	l, err := c.Listen(ctx, "tcp", at.String())
+	l, err := c.Listen(ctx, "tcp", s.Addr().String())
 	if err != nil {
 		return nil, err
 	}
 	defer l.Close()
 	defer context.AfterFunc(ctx, func() { l.Close() })()
-	listening()
+	fmt.Fprintf(out, "waiting at %s\n", s.Addr())
 	conn, err := l.Accept()
 	return closedBy(ctx, conn), err
 }
