@@ -55,7 +55,7 @@ func (o *output) Write(b []byte) (int, error) {
 // close closes the file after a copy that ended with err, and returns what went wrong.
 func (o *output) close(err error) error {
 	f, ok := o.file.(*os.File)
-	if !ok || o.file == os.Stdout {
+	if !ok { // standard output, which isn't ours to close
 		return err
 	}
 	if closeErr := f.Close(); err == nil && closeErr != nil {

@@ -65,11 +65,15 @@ func ParseEndpoint(s string) (Endpoint, error) {
 	if strings.HasPrefix(host, "[") && strings.HasSuffix(host, "]") {
 		host = host[1 : len(host)-1]
 	}
-	addr, err := parseAddr(host, port)
+	addr, err := ParseHost(host)
 	if err != nil {
 		return Endpoint{}, fmt.Errorf("%q: %w", s, err)
 	}
-	return Endpoint{t, addr}, nil
+	number, err := ParsePort(port)
+	if err != nil {
+		return Endpoint{}, fmt.Errorf("%q: %w", s, err)
+	}
+	return Endpoint{t, netip.AddrPortFrom(addr, number)}, nil
 }
 
 // bare reports whether s can be read as an IPv6 address without brackets, followed by a port. It may also be an address
@@ -83,16 +87,6 @@ func bare(s string) (host, port string, ok bool) {
 	a, addrErr := netip.ParseAddr(host)
 	_, portErr := strconv.ParseUint(port, 10, 16)
 	return host, port, addrErr == nil && a.Is6() && portErr == nil
-}
-
-// parseAddr parses an address and a port; an empty port means DefaultPort.
-func parseAddr(host, port string) (netip.AddrPort, error) {
-	a, err := ParseHost(host)
-	if err != nil {
-		return netip.AddrPort{}, err
-	}
-	p, err := ParsePort(port)
-	return netip.AddrPortFrom(a, p), err
 }
 
 // ParseHost parses an IP address, which is what RDMA-CM uses; callers that accept names look them up themselves.

@@ -42,13 +42,9 @@ func NewJob(name string) *Job {
 	return j
 }
 
-// Clone returns a copy that shares nothing with j.
+// Clone returns a copy, whose options can be set without those of j. Each option replaces its list as a whole.
 func (j *Job) Clone() *Job {
 	c := *j
-	for op := range c.BS {
-		c.BS[op] = slices.Clone(j.BS[op])
-	}
-	c.Percentiles = slices.Clone(j.Percentiles)
 	c.given = slices.Clone(j.given)
 	return &c
 }
