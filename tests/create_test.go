@@ -121,6 +121,7 @@ subsystems:
 		for _, c := range []struct{ line, stdout, stderr string }{
 			{"create-ns --size 4MiB --block-size 512", "namespace " + first + "\n", ""},
 			{"list-ns", "no namespaces\n", ""},
+			{"list", "no namespaces\n", ""},
 			{"attach-ns --nsid " + first, "", ""},
 			{"attach-ns --nsid " + first, "", "already attached"},
 			{"write --quiet --nsid " + first + " --input " + block, "", ""},

@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
@@ -133,6 +134,10 @@ func printNamespaces(c *cobra.Command, format cli.Format, s *session, all []*hos
 			})
 		}
 		return cli.PrintJSON(c.OutOrStdout(), map[string]any{"Devices": devices})
+	}
+	if len(all) == 0 {
+		_, err := fmt.Fprintln(c.OutOrStdout(), "no namespaces")
+		return err
 	}
 	t := cli.NewTable(c.OutOrStdout(), "namespace", "size", "block", "UUID", "model", "serial")
 	for _, n := range all {
