@@ -71,6 +71,11 @@ func TestRangesInside(t *testing.T) {
 		fails(0, "compared 4.0 MiB in", "compare", "--offset", "9MiB", "--input", file)
 		succeeds("compare", "--offset", "9MiB", "--length", "1MiB", "--input", file, "--quiet")
 
+		succeeds("write", "--offset", "15MiB", "--length", "512", "--input", file, "--quiet")
+		if out := tgt.must(t, cliTimeout, transport, "read", "--offset", "15MiB", "--length", "1KiB", "--quiet"); out != string(data[:512])+string(make([]byte, 512)) {
+			t.Errorf("%s: of a longer file more than --length was written: %q", transport, out)
+		}
+
 		data[3*mib+700] ^= 1 // block 1 of 3 MiB
 		data[3*mib+5000] ^= 1
 		save()
@@ -91,6 +96,38 @@ func TestRangesInside(t *testing.T) {
 		fails(exitUsage, "--to 15 MiB on reach beyond the namespace's end at 16 MiB", "copy", "--offset", "0", "--length", "4MiB", "--to", "15MiB")
 		tgt.stop(t)
 	}
+}
+
+// TestWritesKept: what a command writes is durable when it ends, or the command fails; with --verify it fails also where
+// the namespace forgets what was written.
+func TestWritesKept(t *testing.T) {
+	t.Parallel()
+	in := t.TempDir() + "/in"
+	if err := os.WriteFile(in, bytes.Repeat([]byte("kept"), 1024), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	const unflushed, forgetful = "1", "2"
+	tgt := startTarget(t, "--volume", "fail:flush%100:mem:1MiB", "--volume", "null:1MiB")
+	for _, c := range []struct {
+		line, nsid string
+		code       int
+		says       string
+	}{
+		{"write --input " + in, unflushed, exitFailure, "Flush on namespace 1"},
+		{"write-zeroes --offset 0 --length 4096", unflushed, exitFailure, "Flush on namespace 1"},
+		{"copy --offset 0 --length 4096 --to 8192", unflushed, exitFailure, "Flush on namespace 1"},
+		{"write --input " + in, forgetful, 0, "wrote 4.0 KiB"},
+		{"write --verify --input " + in, forgetful, exitFailure, "verify: 4.0 KiB at offset 0 B read back differ"},
+	} {
+		verb, flags, _ := strings.Cut(c.line, " ")
+		for _, transport := range transports {
+			r := tgt.run(t, cliTimeout, transport, verb, append(args(flags), "--nsid", c.nsid)...)
+			if r.code != c.code || !strings.Contains(r.stderr, c.says) {
+				t.Errorf("%s: %s of namespace %s: exit code %d, %q, want %d, %q", transport, c.line, c.nsid, r.code, r.stderr, c.code, c.says)
+			}
+		}
+	}
+	tgt.stop(t)
 }
 
 // allocated returns the space that a file takes.

@@ -2,13 +2,18 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"strings"
 	"testing"
 
+	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
+	"github.com/nvme-anywhere/nvmeof/fabric/tcp"
 	"github.com/nvme-anywhere/nvmeof/internal/cli"
+	"github.com/nvme-anywhere/nvmeof/nvme"
+	"github.com/nvme-anywhere/nvmeof/nvme/host"
 )
 
 // terminal opens a pseudo-terminal.
@@ -62,6 +67,47 @@ func TestReadToTerminal(t *testing.T) {
 		var stderr strings.Builder
 		if code := cli.Execute(t.Context(), root, &stderr); code == cli.ExitOK || strings.Contains(stderr.String(), "is a terminal") != c.refused {
 			t.Errorf("%s %s: code %d, %s", c.out.Name(), c.flags, code, stderr.String())
+		}
+	}
+}
+
+// TestReadVerify: with --verify, a range that reads differently the second time is an error.
+func TestReadVerify(t *testing.T) {
+	const nqn = "nqn.2026-11.org.example:disk"
+	_, l := serveSubsystems(t, nqn)
+	tr, err := tcp.NewTransport(tcp.HostConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tr.Close()
+	reads := 0
+	id := nvme.NewHostID()
+	ctrl, err := host.Connect(t.Context(), host.Config{
+		Transport: &altering{tr, func(r *host.Request, _ *nvme.Completion) {
+			if r.Cmd.Opcode() == nvme.OpRead && len(r.Data) > 0 {
+				reads++
+				r.Data[0] = byte(max(reads-3, 0)) // the fourth brings other data
+			}
+		}},
+		Remote: l.Addr(), SubNQN: nqn, HostID: id, HostNQN: id.NQN(), Queues: 1,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ctrl.Close()
+	ns, err := ctrl.Namespace(t.Context(), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &cobra.Command{}
+	c.SetContext(t.Context())
+	c.SetErr(io.Discard)
+	for _, differs := range []bool{false, true} {
+		f := &copyFlags{length: cli.Size(ns.BlockSize()), verify: true}
+		var out strings.Builder
+		err := readTo(c, f, &copier{ns: ns, buf: make([]byte, ns.BlockSize())}, &output{ctx: t.Context(), file: &out})
+		if (err != nil && strings.Contains(err.Error(), "read back differ")) != differs || out.Len() != ns.BlockSize() {
+			t.Errorf("%v, and %d bytes were written, after %d reads", err, out.Len(), reads)
 		}
 	}
 }
