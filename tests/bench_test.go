@@ -477,6 +477,19 @@ func TestBenchControllers(t *testing.T) {
 	tgt.stop(t)
 }
 
+// TestBenchTooManyControllers: a run with fewer controllers than it asks for doesn't begin.
+func TestBenchTooManyControllers(t *testing.T) {
+	t.Parallel()
+	tgt := startTarget(t, "--volume", "mem:16MiB", "--max-controllers", "3")
+	for _, transport := range transports {
+		r := tgt.run(t, cliTimeout, transport, "bench", append(args("--controllers 5 --number_ios 1"), "-n", testNQN)...)
+		if r.code != exitFailure || r.stdout != "" || !strings.Contains(r.stderr, " of 5: ") {
+			t.Errorf("%s: exit code %d, %q, %q", transport, r.code, r.stdout, r.stderr)
+		}
+	}
+	tgt.stop(t)
+}
+
 type fioJobs []struct{ Read, Write, Trim fioSide }
 
 func readJobs(t *testing.T, out string) fioJobs {

@@ -22,7 +22,7 @@ func TestBenchCompare(t *testing.T) {
 	tgt := startTarget(t, "--volume", "mem:16MiB")
 	page := filepath.Join(t.TempDir(), "out.html")
 	to := []string{"bench", "-a", tgt.addr.String(), "-s", nvmePort, "--rw", "randread", "--runtime", "50ms"}
-	r := nvmeinit(t, cliTimeout, append(to, args("--compare rdma,tcp --repeats 3 --depths 1,8 --report "+page)...)...)
+	r := nvmeinit(t, cliTimeout, append(to, args("--compare rdma,tcp -g --repeats 3 --depths 1,8 --report "+page)...)...) // RDMA has no digests
 	if r.code != 0 {
 		t.Fatal(r.stderr)
 	}
@@ -97,6 +97,7 @@ func differ(a, b float64) bool { return a-b > 1e-6*b || b-a > 1e-6*b }
 
 func TestBenchCompareFlags(t *testing.T) {
 	t.Parallel()
+	page := filepath.Join(t.TempDir(), "page.html")
 	bench := func(flags string) []string { return append(args("bench -a 127.0.0.1"), args(flags)...) }
 	check(t, "nvmeinit", []mistake{
 		{bench("--compare rdma,udp"), exitUsage, []string{"--compare", `"udp"`, "rdma://ADDRESS"}},
@@ -108,7 +109,11 @@ func TestBenchCompareFlags(t *testing.T) {
 		{bench("-t tcp --depths some"), exitUsage, []string{"--depths", `"some"`}},
 		{bench("-t tcp --report /nowhere/page.html"), exitFailure, []string{"--report /nowhere/page.html", "no such file"}},
 		{bench("-t tcp --repeats 2 --pcap x"), exitUsage, []string{"--pcap", "a single run"}},
+		{bench("-t tcp -s 1 --report " + page), exitFailure, []string{"tcp://127.0.0.1:1", "connection refused"}},
 	})
+	if _, err := os.Stat(page); err == nil {
+		t.Error("a run that failed left a page, in the way of the next attempt")
+	}
 }
 
 // A browser shows the page: its script runs without errors and shows values under the pointer, and both colours of the

@@ -118,6 +118,25 @@ func TestJSON(t *testing.T) {
 	}
 }
 
+// TestGetFeature: all features are those of the controller, and with --nsid those of a namespace too; one that is refused
+// doesn't hide the others.
+func TestGetFeature(t *testing.T) {
+	t.Parallel()
+	const id = "6fb0b2a5-3c1d-4b8e-9d5a-1f2e3d4c5b6a"
+	tgt := startTarget(t, "--volume", "mem:4MiB")
+	for _, transport := range transports {
+		for flags, want := range map[string]string{ // of the line of feature 84h
+			"": "", "--nsid 1": "not protected", "--nsid 9": "invalid namespace",
+		} {
+			out := tgt.must(t, cliTimeout, transport, "get-feature", append(args(flags), "-I", id)...)
+			_, protection, shown := strings.Cut(out, "\n 0x84 ")
+			if shown != (want != "") || !strings.Contains(protection, want) || !strings.Contains(out, id) || !strings.Contains(out, "submission queues: 1") {
+				t.Errorf("%s %s: want %q at 84h:\n%s", transport, flags, want, out)
+			}
+		}
+	}
+}
+
 // TestHumanReadable: -H adds the parts of bit fields, but not to JSON.
 func TestHumanReadable(t *testing.T) {
 	t.Parallel()

@@ -122,9 +122,11 @@ subsystems:
 			{"create-ns --size 4MiB --block-size 512", "namespace " + first + "\n", ""},
 			{"list-ns", "no namespaces\n", ""},
 			{"list", "no namespaces\n", ""},
+			{"list-ctrl --nsid " + first, "no controllers\n", ""},
 			{"attach-ns --nsid " + first, "", ""},
 			{"attach-ns --nsid " + first, "", "already attached"},
 			{"write --quiet --nsid " + first + " --input " + block, "", ""},
+			{"format --nsid " + first, "", ""}, // to the format that it has
 			{"id-ns --nsid " + first, "block_size : 512", ""},
 			{"list-ns -q nqn.2026-11.org.example:other", "no namespaces\n", ""},
 			{"detach-ns --nsid " + first, "", ""},

@@ -237,6 +237,23 @@ func TestPathsGone(t *testing.T) {
 	}
 }
 
+// TestPathsUnlike: digests, which are TCP's, don't prevent a path over RDMA; of a path that isn't there the user is told,
+// and the others are used.
+func TestPathsUnlike(t *testing.T) {
+	t.Parallel()
+	tgt := startTarget(t, "--volume", "mem:1MiB")
+	for _, c := range []struct{ flags, says string }{
+		{"-g -G --path rdma://" + tgt.addr.String(), ""},
+		{"--path tcp://" + tgt.addr.String() + ":1", "path tcp://" + tgt.addr.String() + ":1: connecting: "},
+	} {
+		r := tgt.run(t, cliTimeout, "tcp", "read", append(args(c.flags), "--quiet")...)
+		if r.code != 0 || len(r.stdout) != 1<<20 || !strings.Contains(r.stderr, c.says) || c.says == "" && r.stderr != "" {
+			t.Errorf("%s: exit code %d, %d bytes, %q", c.flags, r.code, len(r.stdout), r.stderr)
+		}
+	}
+	tgt.stop(t)
+}
+
 // TestPathFlags: mistakes are found before anything is connected, and the errors say what is expected.
 func TestPathFlags(t *testing.T) {
 	t.Parallel()
