@@ -4,9 +4,12 @@ import (
 	"errors"
 	"net/netip"
 	"os"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 // TestOpenBesideNone: if no free address reaches an IPv6 address of this host, the error says so, whether or not the
@@ -27,6 +30,22 @@ func TestOpenBesideNone(t *testing.T) {
 		if nic != nil {
 			nic.Close()
 		}
+	}
+}
+
+// TestNoIPv6: where there is no IPv6, an address beside ::1 that could be given to this host isn't advised.
+func TestNoIPv6(t *testing.T) {
+	runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
+	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+		t.Skip("a network namespace takes root:", err)
+	}
+	nic, err := OpenFor(netip.IPv6Loopback(), Config{})
+	if err == nil {
+		nic.Close()
+		t.Fatal("it opens")
+	}
+	if !strings.Contains(err.Error(), "no route from here") || strings.Contains(err.Error(), "ip address add") {
+		t.Error(err)
 	}
 }
 

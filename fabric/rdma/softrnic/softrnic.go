@@ -116,7 +116,7 @@ func sourceFor(dst netip.Addr) (netip.Addr, error) {
 	switch {
 	case !dst.IsValid() || dst.IsUnspecified() || dst.IsMulticast() || dst == broadcast:
 		return dst, fmt.Errorf("software RNIC: %w: destination %s: want the address of one host", ErrConfig, dst)
-	case dst.IsLoopback():
+	case dst.Is4() && dst.IsLoopback(): // the system's answer would be 127.0.0.1 for all of them
 		return dst, nil
 	}
 	src, err := udp.SourceFor(dst)
