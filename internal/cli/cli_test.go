@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"net"
 	"net/netip"
+	"os"
 	"strconv"
 	"strings"
 	"testing"
@@ -112,6 +113,7 @@ func TestExecute(t *testing.T) {
 		{"do", Usage("--x: %w", cause), ExitUsage, "program: --x: cause\n"},
 		{"do", Say(cause, "%s", "better"), ExitFailure, "program: better\n"},
 		{"do", FileError("--out", "f", &fs.PathError{Op: "open", Path: "f", Err: fs.ErrNotExist}), ExitFailure, "program: --out f: file does not exist\n"},
+		{"do", FileError("--in", "f", os.NewSyscallError("getwd", fs.ErrNotExist)), ExitFailure, "program: --in f: the working directory has been removed"},
 		{"do", CreateError("--out", "f", fs.ErrExist), ExitFailure, "program: --out f exists already: remove it, or choose another name\n"},
 		{"do", CreateError("--out", "/none/f", &fs.PathError{Op: "open", Path: "/none/f", Err: fs.ErrNotExist}), ExitFailure,
 			"program: --out /none/f: file does not exist; make /none first, or choose another place\n"},

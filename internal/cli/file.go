@@ -30,11 +30,16 @@ func there(path string) bool {
 	return err == nil
 }
 
+var errNowhere = errors.New("the working directory has been removed, so that a name in it means nothing")
+
 // Cause returns the system's error, without the operation and the paths, which FileError names.
 func Cause(err error) error {
 	var pe *fs.PathError
 	var le *os.LinkError
+	var se *os.SyscallError
 	switch {
+	case errors.As(err, &se) && se.Syscall == "getwd":
+		return errNowhere
 	case errors.As(err, &pe):
 		return pe.Err
 	case errors.As(err, &le):
