@@ -182,7 +182,8 @@ func (st *pageStatus) addControllers(all []*host.Controller) {
 				row.IO.Errors += e.Load()
 			}
 			if q != c.Admin() {
-				row.IO.InFlight += int(n.Submitted.Load() - n.Completed.Load() - n.Cut.Load())
+				ended := n.Completed.Load() + n.Cut.Load() // first: later there may be more that ended than began
+				row.IO.InFlight += int(n.Submitted.Load() - ended)
 			}
 		}
 		st.IO.Read.Bytes += row.IO.Read.Bytes

@@ -61,11 +61,15 @@ func (o object) MarshalJSON() ([]byte, error) {
 		if b.Len() > 1 {
 			b.WriteByte(',')
 		}
+		name, err := json.Marshal(f.name) // may be a target's NQN
+		if err != nil {
+			return nil, err
+		}
 		value, err := json.Marshal(f.value)
 		if err != nil {
 			return nil, err
 		}
-		fmt.Fprintf(&b, "%q:%s", f.name, value)
+		fmt.Fprintf(&b, "%s:%s", name, value)
 	}
 	b.WriteByte('}')
 	return []byte(b.String()), nil
