@@ -235,15 +235,20 @@ func (q *hostQueue) takeRevokes() {
 // before it.
 func (q *hostQueue) send(wr verbs.SendWR, kind, index int) {
 	q.sqUsed++
-	if kind == kindInvalidate {
+	switch kind {
+	case kindInvalidate:
 		wr.WRID, wr.Flags = wrID(kind, index), verbs.SendSignaled
-	} else if kind == kindInline {
+	case kindInline:
 		wr.WRID, wr.Flags = wrID(kind, index), verbs.SendSignaled
 		q.slots[index].covers = q.sqTail + 1
 		q.sqTail = 0
-	} else if q.sqTail++; q.sqTail >= signalEvery {
-		wr.WRID, wr.Flags = wrID(kindCommand, q.sqTail), verbs.SendSignaled
-		q.sqTail = 0
+	default:
+		q.sqTail++
+		wr.WRID = wrID(kind, q.sqTail) // if it fails it completes without having been signaled
+		if q.sqTail == signalEvery {
+			wr.Flags = verbs.SendSignaled
+			q.sqTail = 0
+		}
 	}
 	q.batch.send = append(q.batch.send, wr)
 }

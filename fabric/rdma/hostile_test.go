@@ -245,6 +245,21 @@ func TestResponseTooLong(t *testing.T) {
 	})
 }
 
+// TestCommandNotAcknowledged: a command that the target never acknowledges ends the connection, and the error names the
+// command.
+func TestCommandNotAcknowledged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newHostileRig(t)
+		defer r.close()
+		r.submit(0)
+		err := <-r.sink.closed
+		var failed *rdma.CompletionError
+		if !errors.As(err, &failed) || failed.Status != verbs.WCRetryExcErr || failed.What != "command" {
+			t.Errorf("ended because of %v", err)
+		}
+	})
+}
+
 // TestKeysLeftAlive: if a target never invalidates keys, the host does it, command after command.
 func TestKeysLeftAlive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

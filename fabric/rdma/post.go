@@ -15,6 +15,17 @@ const (
 	kindProbe  // see probe
 )
 
+var kindText = [...]string{
+	0:              "data of a command", // of the target: a READ other than the last, or a WRITE; the last READ, or the response, is signaled
+	kindRecv:       "receive",
+	kindPull:       "RDMA READ of the host's data",
+	kindResponse:   "response",
+	kindCommand:    "command",
+	kindInvalidate: "local invalidate",
+	kindInline:     "command with data",
+	kindProbe:      "asking a silent host for a sign of life",
+}
+
 func wrID(kind int, index int) uint64 { return uint64(kind)<<56 | uint64(uint32(index)) }
 
 func splitWRID(id uint64) (kind int, index int) { return int(id >> 56), int(uint32(id)) }

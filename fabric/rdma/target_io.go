@@ -61,17 +61,6 @@ func (c *targetConn) completed(wc *verbs.WC, now int64) {
 	}
 }
 
-var kindText = [...]string{
-	0:              "data of a command", // a READ other than the last, or a WRITE: the last READ, or the response, is signaled
-	kindRecv:       "receive",
-	kindPull:       "RDMA READ of the host's data",
-	kindResponse:   "response",
-	kindCommand:    "command",
-	kindInvalidate: "local invalidate",
-	kindInline:     "command with data",
-	kindProbe:      "asking a silent host for a sign of life",
-}
-
 // take moves a request whose work request completed to its next state. It returns nil if reap was faster, or if data
 // arrived too late, when the connection is already ending.
 func (c *targetConn) take(index, from, to int) *targetRequest {
