@@ -95,7 +95,7 @@ func TestInvalidRequests(t *testing.T) {
 			return []*wire.Packet{r.write(wire.RCWriteFirst, 100, 256, 1<<31+1)}
 		}, invalid + " 100 msn 0"},
 		{"READ of more than 2 GiB", func(r *rawPeer) []*wire.Packet { return []*wire.Packet{r.read(100, 0, 1<<31+1)} }, invalid + " 100 msn 0"},
-		{"ATOMIC_WRITE", func(r *rawPeer) []*wire.Packet { return []*wire.Packet{r.packet(wire.RCAtomicWrite, 100, 8)} }, invalid + " 100 msn 0"},
+		{"ATOMIC WRITE", func(r *rawPeer) []*wire.Packet { return []*wire.Packet{r.packet(0x1d, 100, 8)} }, invalid + " 100 msn 0"},
 		{"reserved opcode", func(r *rawPeer) []*wire.Packet { return []*wire.Packet{r.packet(0x1f, 100, 8)} }, invalid + " 100 msn 0"},
 	} {
 		rawTest(c.name, t, func(t *testing.T, r *rawPeer) {

@@ -8,9 +8,6 @@ const (
 	AtomicAckETHSize = 8
 )
 
-// AtomicWritePayload is the length of the data of an ATOMIC WRITE (annex A19).
-const AtomicWritePayload = 8
-
 // AtomicETH holds the operands of an atomic (IBTA 9.3.4).
 type AtomicETH struct {
 	VA        uint64 // virtual address, a multiple of 8

@@ -4,8 +4,8 @@
 //	IPv4 or IPv6 | UDP | BTH 12 | extension headers | payload | pad 0-3 | ICRC 4
 //
 // It only encodes and decodes: no socket, no clock, no goroutine, and in steady state no allocation. Names are those of
-// the InfiniBand Architecture Specification, volume 1 ("IBTA" in comments), and of its annexes A17 (RoCEv2) and A19
-// (memory placement extensions). All fields are big-endian except the ICRC.
+// the InfiniBand Architecture Specification, volume 1 ("IBTA" in comments), and of its annex A17 (RoCEv2). All fields are
+// big-endian except the ICRC.
 //
 // # Receiving
 //

@@ -31,8 +31,6 @@ const (
 	RCFetchAdd           Opcode = 0x14
 	RCSendLastWithInv    Opcode = 0x16
 	RCSendOnlyWithInv    Opcode = 0x17
-	RCFlush              Opcode = 0x1c
-	RCAtomicWrite        Opcode = 0x1d
 	UDSendOnly           Opcode = 0x64
 	UDSendOnlyWithImm    Opcode = 0x65
 	CNP                  Opcode = 0x81 // congestion notification (RoCEv2, annex A17)
@@ -57,8 +55,6 @@ const (
 	KindAcknowledge
 	KindAtomic // CmpSwap, FetchAdd
 	KindAtomicAcknowledge
-	KindFlush
-	KindAtomicWrite
 	KindCNP
 	KindSelectiveAck
 	KindWriteSend
@@ -70,7 +66,6 @@ type Headers uint16
 // Extension headers.
 const (
 	HasDETH Headers = 1 << iota
-	HasFETH
 	HasRETH
 	HasAtomicETH
 	HasAETH
@@ -83,8 +78,8 @@ const (
 // Size returns the total length of the headers in the set, in bytes.
 func (h Headers) Size() int {
 	n := 0
-	for i, size := range [9]int{
-		DETHSize, FETHSize, RETHSize, AtomicETHSize, AETHSize, AtomicAckETHSize, ImmDtSize, IETHSize, AckPSNSize,
+	for i, size := range [8]int{
+		DETHSize, RETHSize, AtomicETHSize, AETHSize, AtomicAckETHSize, ImmDtSize, IETHSize, AckPSNSize,
 	} {
 		if h&(1<<i) != 0 {
 			n += size
@@ -146,8 +141,6 @@ var opTable = buildOpTable(map[Opcode]opInfo{
 	RCAtomicAcknowledge:  {name: "RC_ATOMIC_ACKNOWLEDGE", kind: KindAtomicAcknowledge, flags: opResponse | opOnly, headers: HasAETH | HasAtomicAckETH},
 	RCCmpSwap:            {name: "RC_CMP_SWAP", kind: KindAtomic, flags: opRequest | opOnly, headers: HasAtomicETH},
 	RCFetchAdd:           {name: "RC_FETCH_ADD", kind: KindAtomic, flags: opRequest | opOnly, headers: HasAtomicETH},
-	RCFlush:              {name: "RC_FLUSH", kind: KindFlush, flags: opRequest | opOnly, headers: HasFETH | HasRETH},
-	RCAtomicWrite:        {name: "RC_ATOMIC_WRITE", kind: KindAtomicWrite, flags: opRequest | opPayload | opOnly, headers: HasRETH, fixed: AtomicWritePayload},
 	UDSendOnly:           {name: "UD_SEND_ONLY", kind: KindSend, flags: opRequest | opPayload | opOnly, headers: HasDETH},
 	UDSendOnlyWithImm:    {name: "UD_SEND_ONLY_WITH_IMM", kind: KindSend, flags: opRequest | opPayload | opOnly, headers: HasDETH | HasImmDt},
 	CNP:                  {name: "CNP", kind: KindCNP, flags: opPayload | opOnly, fixed: CNPPayload},

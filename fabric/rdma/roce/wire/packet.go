@@ -44,7 +44,6 @@ type Packet struct {
 	AETH         AETH
 	ImmDt        ImmDt
 	IETH         IETH
-	FETH         FETH
 	AckPSN       AckPSN
 }
 
@@ -89,10 +88,6 @@ func (p *Packet) parseHeaders(set Headers, b []byte) {
 		_ = ParseDETH(&p.DETH, b)
 		b = b[DETHSize:]
 	}
-	if set&HasFETH != 0 {
-		_ = ParseFETH(&p.FETH, b)
-		b = b[FETHSize:]
-	}
 	if set&HasRETH != 0 {
 		_ = ParseRETH(&p.RETH, b)
 		b = b[RETHSize:]
@@ -132,9 +127,6 @@ func (p *Packet) AppendHeader(b []byte) []byte {
 	}
 	if set&HasDETH != 0 {
 		b = p.DETH.Append(b)
-	}
-	if set&HasFETH != 0 {
-		b = p.FETH.Append(b)
 	}
 	if set&HasRETH != 0 {
 		b = p.RETH.Append(b)
