@@ -61,23 +61,13 @@ func (s Syndrome) IsRNR() bool { return s&syndromeClass == syndromeRNR }
 // RNRTimer returns the timer code of a receiver-not-ready NAK.
 func (s Syndrome) RNRTimer() uint8 { return uint8(s & syndromeValue) }
 
-// Credits returns the number of receive requests that an ACK offers; limited is false for "no limit" and if s is not an
-// ACK.
-func (s Syndrome) Credits() (n int, limited bool) {
-	if !s.IsACK() || s == ACK {
-		return 0, false
-	}
-	return int(creditTable[s&syndromeValue]), true
-}
-
 // String returns the name of the syndrome.
 func (s Syndrome) String() string {
 	switch {
 	case s == ACK:
 		return "ACK"
 	case s.IsACK():
-		n, _ := s.Credits()
-		return fmt.Sprintf("ACK (%d credits)", n)
+		return fmt.Sprintf("ACK (credit code %d)", uint8(s&syndromeValue))
 	case s.IsRNR():
 		return fmt.Sprintf("RNR NAK (%v)", RNRTimer(s.RNRTimer()))
 	case s == NAKPSNSequenceError:
@@ -92,10 +82,4 @@ func (s Syndrome) String() string {
 		return "NAK invalid RD request"
 	}
 	return fmt.Sprintf("reserved syndrome %#02x", uint8(s))
-}
-
-// creditTable is IBTA table 47 (end-to-end flow control credits).
-var creditTable = [31]uint16{
-	0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768,
-	1024, 1536, 2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768,
 }

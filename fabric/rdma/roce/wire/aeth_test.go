@@ -9,8 +9,8 @@ func TestSyndromes(t *testing.T) {
 		text     string
 	}{
 		{0x1f, true, false, "ACK"},
-		{0x00, true, false, "ACK (0 credits)"},
-		{0x0c, true, false, "ACK (64 credits)"},
+		{0x00, true, false, "ACK (credit code 0)"},
+		{0x0c, true, false, "ACK (credit code 12)"},
 		{0x20, false, true, "RNR NAK (655.36ms)"},
 		{0x2e, false, true, "RNR NAK (1.28ms)"},
 		{0x60, false, false, "NAK PSN sequence error"},
@@ -31,19 +31,5 @@ func TestSyndromes(t *testing.T) {
 	}
 	if s := RNRNAK(14); s != 0x2e || s.RNRTimer() != 14 {
 		t.Errorf("RNRNAK(14) = %#02x with timer %d", uint8(s), s.RNRTimer())
-	}
-}
-
-func TestCredits(t *testing.T) {
-	if _, limited := ACK.Credits(); limited {
-		t.Error("syndrome 0x1f limits the credits")
-	}
-	if _, limited := NAKInvalidRequest.Credits(); limited {
-		t.Error("a NAK limits the credits")
-	}
-	for s, want := range map[Syndrome]int{0: 0, 1: 1, 4: 4, 5: 6, 6: 8, 0x1d: 24576, 0x1e: 32768} { // IBTA table 47
-		if n, limited := s.Credits(); !limited || n != want {
-			t.Errorf("%#02x offers %d, limited %v; want %d", uint8(s), n, limited, want)
-		}
 	}
 }

@@ -17,9 +17,8 @@
 //	}
 //	err := wire.Parse(&packet, datagram)
 //
-// Parse checks what the codec can know: lengths, pad, version, opcode. Its error is an Error, a small number that can
-// index counters. Whether a payload fits the path MTU, or an opcode is valid in the state of its queue pair, is up to
-// the RNIC to check.
+// Parse checks what the codec can know: lengths, pad, version, opcode. Its error is an Error. Whether a payload fits the
+// path MTU, or an opcode is valid in the state of its queue pair, is up to the RNIC to check.
 //
 // # Sending
 //

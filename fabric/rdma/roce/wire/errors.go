@@ -1,7 +1,6 @@
 package wire
 
-// Error says why bytes are not a packet. It is a small number so that a receiver can index counters with it: a counter
-// array has NumErrors entries.
+// Error says why bytes are not a packet. It is a small number, which costs a receiver that is flooded no allocation.
 type Error uint8
 
 // Reasons.
@@ -13,10 +12,9 @@ const (
 	ErrOpcode                       // reserved opcode, or one of a service that is not offered
 	ErrPad                          // PadCnt is set but there is no payload to pad
 	ErrPayloadSize                  // the opcode has a fixed payload size, and this isn't it
-	NumErrors      = iota + 1
 )
 
-var errorText = [NumErrors]string{
+var errorText = [...]string{
 	0:              "no error",
 	ErrShort:       "packet shorter than its headers",
 	ErrLong:        "payload longer than any packet's",
