@@ -36,8 +36,8 @@ const (
 
 func (o *reorder) at(psn wire.PSN) **heldPacket { return &o.slots[psn%reorderSlots] }
 
-// hold keeps a copy of p, which is ahead of the expected packet; it returns false if it can't.
-func (q *qp) hold(p *wire.Packet) bool {
+// hold keeps a copy of p, which is ahead of the expected packet, if it can.
+func (q *qp) hold(p *wire.Packet) {
 	d, rs := q.d, &q.resp
 	switch p.Opcode.Kind() {
 	case wire.KindSend, wire.KindWrite, wire.KindWriteSend:
@@ -45,13 +45,13 @@ func (q *qp) hold(p *wire.Packet) bool {
 		// A peer that isn't of our kind repeats these, and then asks for their answers. Linux's rxe would see answers
 		// to requests that it hasn't repeated yet, and break the connection (see dropFrom).
 		if !q.selective {
-			return false
+			return
 		}
 	default:
-		return false
+		return
 	}
 	if p.PSN.Diff(rs.expected) >= reorderSlots || !q.mayHold(heldBytes(p.Payload)) {
-		return false
+		return
 	}
 	if rs.held == nil {
 		rs.held = d.reorders.take()
@@ -59,7 +59,7 @@ func (q *qp) hold(p *wire.Packet) bool {
 	}
 	slot := rs.held.at(p.PSN)
 	if *slot != nil {
-		return true // it came again
+		return // it came again
 	}
 	h := d.heldPackets.take()
 	h.packet = *p
@@ -74,7 +74,6 @@ func (q *qp) hold(p *wire.Packet) bool {
 		rs.held.last = p.PSN
 	}
 	q.countHeld(rs.held, heldBytes(p.Payload))
-	return true
 }
 
 // mayHold reports whether q may hold n bytes more: it may hold no more than it leaves to the others, and all queue
