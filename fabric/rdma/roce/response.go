@@ -71,11 +71,10 @@ func (u *responseQueue) pop() {
 	}
 }
 
+// push returns the place for one more, which the caller writes.
 func (u *responseQueue) push() *response {
 	u.n++
-	r := u.back()
-	*r = response{}
-	return r
+	return u.back()
 }
 
 func (u *responseQueue) pushAck(s wire.Syndrome, psn wire.PSN, msn wire.MSN) {
@@ -105,13 +104,11 @@ func (u *responseQueue) unsay() bool {
 }
 
 func (u *responseQueue) pushRead(psn, end wire.PSN, reg *region, h *wire.RETH) {
-	r := u.push()
-	*r = response{kind: responseRead, psn: psn, end: end, r: reg, key: h.RKey, va: h.VA, left: int(h.Length)}
+	*u.push() = response{kind: responseRead, psn: psn, end: end, r: reg, key: h.RKey, va: h.VA, left: int(h.Length)}
 }
 
 func (u *responseQueue) pushAtomic(psn wire.PSN, value uint64) {
-	r := u.push()
-	*r = response{kind: responseAtomic, psn: psn, end: psn.Next(), value: value}
+	*u.push() = response{kind: responseAtomic, psn: psn, end: psn.Next(), value: value}
 }
 
 // dropFrom removes the newest answers as far as they concern psn or later, and reports whether a NAK was among them.
