@@ -62,7 +62,6 @@ const (
 	maxRdAtomic = 128
 	maxInline   = 256
 	ackDelay    = 15 // 134 ms: a handler may run before the acknowledgement is sent
-	maxMessage  = 1 << 31
 )
 
 // packetOverhead is the most that IP, UDP and RoCE add to a payload, rounded up as RDMA-CM does: an interface with an

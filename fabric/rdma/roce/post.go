@@ -1,6 +1,7 @@
 package roce
 
 import (
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/roce/wire"
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
 	"github.com/nvme-anywhere/nvmeof/internal/mem"
 )
@@ -107,7 +108,7 @@ func (q *qp) fill(w *sendWQE, wr *verbs.SendWR) error {
 	}
 	n := totalLength(wr.SGList)
 	switch {
-	case n > maxMessage:
+	case n > wire.MaxMessage:
 		return q.failf(op, verbs.ErrInvalid, "message of %d bytes: want at most 2 GiB", n)
 	case w.isAtomic() && (n != 8 || len(wr.SGList) != 1):
 		return q.failf(op, verbs.ErrInvalid, "atomic with %d bytes in %d entries: want 8 in 1", n, len(wr.SGList))
@@ -180,7 +181,7 @@ func (q *qp) queueRecv(wr *verbs.RecvWR) error {
 		return q.failf(op, verbs.ErrNoMemory, "%d receives are queued", q.rq.limit)
 	case len(wr.SGList) > q.init.MaxRecvSGE:
 		return q.failf(op, verbs.ErrInvalid, "%d scatter/gather entries: want at most %d", len(wr.SGList), q.init.MaxRecvSGE)
-	case n > maxMessage:
+	case n > wire.MaxMessage:
 		return q.failf(op, verbs.ErrInvalid, "buffer of %d bytes: want at most 2 GiB", n)
 	}
 	if q.attr.State == verbs.Err {
