@@ -98,15 +98,3 @@ func (w *window) wasLate(since time.Duration) {
 		b.size = 0
 	}
 }
-
-// cnpInterval is the minimum time between two congestion notifications to one queue pair, as DCQCN's authors chose it.
-const cnpInterval = 50 * time.Microsecond
-
-// congested handles a mark on a packet from the peer, which is to be notified.
-func (q *qp) congested(now time.Duration) {
-	if now-q.cnpAt < cnpInterval && q.cnpAt != 0 {
-		return
-	}
-	q.cnpAt, q.cnpDue = now, true
-	q.d.markReady(q)
-}
