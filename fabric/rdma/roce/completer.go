@@ -224,11 +224,18 @@ func (q *qp) awaited(psn wire.PSN, now time.Duration) *read {
 	return nil
 }
 
+// inAnyOrder reports whether the answer at psn, of a peer of our kind, is taken wherever it belongs: it isn't the next
+// one, or others are known to be missing.
+func (q *qp) inAnyOrder(psn wire.PSN) bool {
+	r := &q.req
+	return q.selective && (r.score != nil || !r.reads.empty() && psn != r.reads.front().next)
+}
+
 // onReadResponse places the data of a READ. Responses are identified by PSN alone: after a partial retry some peers
 // begin with FIRST and some continue with MIDDLE.
 func (q *qp) onReadResponse(p *wire.Packet, now time.Duration) {
 	r := &q.req
-	if q.selective && (r.score != nil || !r.reads.empty() && p.PSN != r.reads.front().next) {
+	if q.inAnyOrder(p.PSN) {
 		q.onReadPart(p, now)
 		return
 	}
@@ -272,8 +279,7 @@ func (q *qp) badResponse(psn wire.PSN, now time.Duration) {
 
 // onAtomicAck stores the value that an atomic found, in the host's byte order.
 func (q *qp) onAtomicAck(p *wire.Packet, now time.Duration) {
-	r := &q.req
-	if q.selective && (r.score != nil || !r.reads.empty() && p.PSN != r.reads.front().next) {
+	if q.inAnyOrder(p.PSN) {
 		q.onAtomicPart(p, now)
 		return
 	}
@@ -282,7 +288,7 @@ func (q *qp) onAtomicAck(p *wire.Packet, now time.Duration) {
 		return
 	}
 	if q.takeAtomic(q.sq.at(f.wqe), p, now) {
-		r.reads.pop()
+		q.req.reads.pop()
 		q.advance(p.PSN.Next(), now)
 	}
 }
