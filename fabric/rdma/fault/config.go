@@ -67,8 +67,11 @@ func (c *Config) Validate() error {
 		return fmt.Errorf("fault: ReorderDelay %v: want 0 to %v", c.ReorderDelay, maxDelay)
 	}
 	for _, cut := range c.Cuts {
-		if cut.After < 0 || cut.For < 0 || cut.Way > Out {
-			return fmt.Errorf("fault: Cuts: %v is not a time", cut)
+		switch {
+		case cut.Way > Out:
+			return fmt.Errorf("fault: Cuts: Way %d: want Both, In or Out", cut.Way)
+		case cut.After < 0 || cut.For < 0:
+			return fmt.Errorf("fault: Cuts: After %v, For %v: want times from 0 on", cut.After, cut.For)
 		}
 	}
 	return nil

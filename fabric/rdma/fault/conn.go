@@ -75,7 +75,7 @@ func (f *Conn) isCut(way Way) bool {
 	}
 	since := time.Since(f.opened)
 	for _, c := range f.cfg.Cuts {
-		if (c.Way == Both || c.Way == way) && since >= c.After && (c.For == 0 || since < c.After+c.For) {
+		if (c.Way == Both || c.Way == way) && since >= c.After && (c.For == 0 || since-c.After < c.For) {
 			return true
 		}
 	}

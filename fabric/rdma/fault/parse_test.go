@@ -1,6 +1,7 @@
 package fault
 
 import (
+	"math"
 	"reflect"
 	"strings"
 	"testing"
@@ -87,4 +88,26 @@ func FuzzParse(tf *testing.F) {
 			t.Fatalf("%q is written as %q and read as %+v, %v; want %+v", s, text, again, err, c)
 		}
 	})
+}
+
+// TestBadCuts: a cut that can't be is refused with what is wrong with it.
+func TestBadCuts(t *testing.T) {
+	for names, cut := range map[string]Cut{
+		"Way 3":     {Way: Out + 1},
+		"After -1s": {After: -time.Second},
+		"For -2s":   {For: -2 * time.Second},
+	} {
+		c := Config{Cuts: []Cut{{}, cut}}
+		if err := c.Validate(); err == nil || !strings.Contains(err.Error(), names) {
+			t.Errorf("%v; want an error that names %q", err, names)
+		}
+	}
+}
+
+// TestLongCut: a cut that is as long as a time can be lasts.
+func TestLongCut(t *testing.T) {
+	c := Conn{cfg: Config{Cuts: []Cut{{After: time.Second, For: math.MaxInt64}}}, opened: time.Now().Add(-time.Minute)}
+	if !c.isCut(In) {
+		t.Error("packets pass")
+	}
 }
