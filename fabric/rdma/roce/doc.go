@@ -12,6 +12,23 @@
 // datagram queue pairs are not offered (verbs.ErrUnsupported): the only one needed here is QP 1, which has methods of
 // its own, SendMAD and HandleMADs.
 //
+// # Where to change what
+//
+//	the verbs                                            device.go, pd.go, mr.go, cq.go, qp.go, post.go, errors.go
+//	the engine, its turns and its timer                  engine.go, timer.go
+//	receiving: ICRC, queue pair, request or answer       rx.go
+//	sending: who, in which order, in which trains        tx.go, batch.go, near.go
+//	our requests, from the work queue to packets         wqe.go, requester.go, request.go, readqueue.go
+//	the answers to them                                  completer.go
+//	what is sent again, and when                         retransmit.go, inflight.go
+//	the same for a peer of our kind                      selective.go, scoreboard.go, resend.go
+//	how much may be on its way, and whose turn it is     path.go, window.go, congestion.go, turns.go
+//	requests of peers: in order, ahead, repeated         responder.go, execute.go, reorder.go, duplicate.go
+//	the answers to those                                 response.go
+//	what is agreed on with a peer of our kind            options.go, engines.go, writesend.go, ackalong.go
+//	keys, QP 1, congestion notifications                 keys.go, mad.go, cnp.go
+//	limits, and what is counted                          config.go, counters.go
+//
 // # How it runs
 //
 // Each device has one engine, a goroutine that receives a batch of datagrams, checks their ICRCs, runs the state

@@ -67,8 +67,8 @@ func (w *sendWQE) isWrite() bool {
 // end is the PSN after the last one of the request.
 func (w *sendWQE) end() wire.PSN { return w.first.Add(w.packets) }
 
-// before returns how many packets of the request come before psn: none if psn is before the request. A request may have
-// half of all PSNs, and then its end is nearer to its beginning the other way round.
+// before returns how many packets of the request come before psn: none, which may be a negative number, if psn is before
+// the request. A request may have half of all PSNs, and then its end is nearer to its beginning the other way round.
 func (w *sendWQE) before(psn wire.PSN) int {
 	if !psn.Before(w.end()) {
 		return w.packets
