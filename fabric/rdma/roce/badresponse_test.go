@@ -3,6 +3,7 @@ package roce
 import (
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/roce/wire"
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
@@ -50,12 +51,12 @@ func TestBadAtomicResponse(t *testing.T) {
 }
 
 // TestBadResponseAhead: an answer that doesn't fit its question, ahead of the answers to a READ before it, from a peer of
-// our kind, ends the connection. That READ isn't complete.
+// our kind, ends the connection. That READ isn't complete, and is not at fault.
 func TestBadResponseAhead(t *testing.T) {
 	for name, c := range map[string]struct {
 		op     verbs.WROpcode // of the second request
 		answer func(r *rawPeer) *wire.Packet
-		status verbs.WCStatus // of the first request, which is the oldest
+		status verbs.WCStatus // of the second request
 	}{
 		"READ data for an atomic": {verbs.WRAtomicFetchAndAdd, func(r *rawPeer) *wire.Packet { return r.packet(wire.RCReadResponseOnly, 103, 8) }, verbs.WCBadRespErr},
 		"a NAK for an atomic": {verbs.WRAtomicFetchAndAdd, func(r *rawPeer) *wire.Packet {
@@ -69,6 +70,7 @@ func TestBadResponseAhead(t *testing.T) {
 			p.AETH.Syndrome = wire.NAKRemoteAccessError
 			return p
 		}, verbs.WCBadRespErr},
+		"a NAK for a SEND":     {verbs.WRSend, func(r *rawPeer) *wire.Packet { return r.nak(wire.NAKRemoteAccessError, 103) }, verbs.WCRemAccessErr},
 		"an atomic's for READ": {verbs.WRRDMARead, func(r *rawPeer) *wire.Packet { return r.packet(wire.RCAtomicAcknowledge, 103, 0) }, verbs.WCBadRespErr},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -80,14 +82,47 @@ func TestBadResponseAhead(t *testing.T) {
 					t.Fatalf("%d requests", n)
 				}
 				r.send(c.answer(r))
-				r.dev.want(1, c.status)
-				r.dev.want(2, verbs.WCWRFlushErr)
+				r.dev.want(1, verbs.WCWRFlushErr)
+				r.dev.want(2, c.status)
 				if st := r.dev.qp.Query().State; st != verbs.Err {
 					t.Errorf("state %v", st)
 				}
 			})
 		})
 	}
+}
+
+// TestNAKBehindRead: the same with a NAK from any other peer.
+func TestNAKBehindRead(t *testing.T) {
+	rawTest("", t, func(t *testing.T, r *rawPeer) {
+		r.dev.post(verbs.SendWR{WRID: 1, Opcode: verbs.WRRDMARead, SGList: r.dev.sge(0, 600), RemoteAddr: 1 << 40, RKey: 7},
+			verbs.SendWR{WRID: 2, Opcode: verbs.WRSend, SGList: r.dev.sge(0, 8)},
+			verbs.SendWR{WRID: 3, Opcode: verbs.WRSend, SGList: r.dev.sge(0, 8)},
+			verbs.SendWR{WRID: 4, Opcode: verbs.WRSend, SGList: r.dev.sge(0, 8)})
+		r.expect("RC_RDMA_READ_REQUEST 100", "RC_SEND_ONLY 103 +8", "RC_SEND_ONLY 104 +8", "RC_SEND_ONLY 105 +8")
+		r.send(r.nak(wire.NAKInvalidRequest, 104))
+		r.dev.want(1, verbs.WCWRFlushErr)
+		r.dev.want(2, verbs.WCWRFlushErr)
+		r.dev.want(3, verbs.WCRemInvReqErr)
+		r.dev.want(4, verbs.WCWRFlushErr)
+	})
+}
+
+// TestNotReadyBehindRead: the same with a peer of our kind that stays not ready for a SEND.
+func TestNotReadyBehindRead(t *testing.T) {
+	selectiveTest("", t, func(t *testing.T, r *rawPeer) {
+		r.dev.post(verbs.SendWR{WRID: 1, Opcode: verbs.WRRDMARead, SGList: r.dev.sge(0, 600), RemoteAddr: 1 << 40, RKey: 7},
+			verbs.SendWR{WRID: 2, Opcode: verbs.WRSend, SGList: r.dev.sge(0, 8)})
+		for range 2 { // it may be tried once more
+			if n := len(r.answers()); n != 2 {
+				t.Fatalf("%d requests", n)
+			}
+			r.send(r.nak(wire.RNRNAK(1), 103))
+			time.Sleep(time.Millisecond)
+		}
+		r.dev.want(1, verbs.WCWRFlushErr)
+		r.dev.want(2, verbs.WCRNRRetryExcErr)
+	})
 }
 
 // TestNoPlaceAhead: if the memory for an answer is gone when a later part of it arrives first, the READ fails, and not the

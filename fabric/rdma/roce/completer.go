@@ -63,12 +63,12 @@ func (q *qp) onAck(p *wire.Packet, now time.Duration) {
 		}
 	default:
 		q.ackedBefore(p.PSN, now)
-		q.onNAK(syndrome)
+		q.onNAK(syndrome, p.PSN)
 	}
 }
 
-// onNAK fails the oldest request, and with it the connection.
-func (q *qp) onNAK(syndrome wire.Syndrome) {
+// onNAK fails the request at psn, and with it the connection.
+func (q *qp) onNAK(syndrome wire.Syndrome, psn wire.PSN) {
 	c := &q.d.counters
 	status := verbs.WCBadRespErr
 	switch syndrome {
@@ -82,6 +82,20 @@ func (q *qp) onNAK(syndrome wire.Syndrome) {
 		status = verbs.WCRemOpErr
 	default:
 		c.inc(BadResponse)
+	}
+	q.failAt(psn, status)
+}
+
+// failAt ends the connection because of the request at psn, which ends with status. If there are any before it, the
+// first is a READ or atomic whose answer is lost: they are flushed.
+func (q *qp) failAt(psn wire.PSN, status verbs.WCStatus) {
+	q.d.quiesce()
+	for r := &q.req; r.head != r.tail; r.head++ {
+		w := q.sq.at(r.head)
+		if !w.started || w.packets > 0 && psn.Before(w.end()) {
+			break
+		}
+		q.completeSend(w, verbs.WCWRFlushErr)
 	}
 	q.toError(status, verbs.EventQPFatal)
 }
@@ -274,7 +288,7 @@ func (q *qp) onReadResponse(p *wire.Packet, now time.Duration) {
 func (q *qp) badResponse(psn wire.PSN, now time.Duration) {
 	q.d.counters.inc(BadResponse)
 	q.executedBefore(psn, now)
-	q.toError(verbs.WCBadRespErr, verbs.EventQPFatal)
+	q.failAt(psn, verbs.WCBadRespErr)
 }
 
 // onAtomicAck stores the value that an atomic found, in the host's byte order.
@@ -301,14 +315,14 @@ func (q *qp) takeAtomic(w *sendWQE, p *wire.Packet, now time.Duration) bool {
 	}
 	if !p.AETH.Syndrome.IsACK() {
 		q.executedBefore(p.PSN, now)
-		q.onNAK(p.AETH.Syndrome)
+		q.onNAK(p.AETH.Syndrome, p.PSN)
 		return false
 	}
 	var value [8]byte
 	binary.NativeEndian.PutUint64(value[:], p.AtomicAckETH.OrigRemDt)
 	if !q.d.scatter(q.pd, w.sges, 0, value[:]) {
 		q.executedBefore(p.PSN, now)
-		q.toError(verbs.WCLocProtErr, verbs.EventQPFatal)
+		q.failAt(p.PSN, verbs.WCLocProtErr)
 		return false
 	}
 	return true

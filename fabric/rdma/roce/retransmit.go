@@ -212,7 +212,7 @@ func (q *qp) onRNR(psn wire.PSN, timer uint8, now time.Duration) {
 	const endless = 7
 	if q.attr.RNRRetry != endless {
 		if r.rnrRetries >= int(q.attr.RNRRetry) {
-			q.toError(verbs.WCRNRRetryExcErr, verbs.EventQPFatal)
+			q.failAt(psn, verbs.WCRNRRetryExcErr)
 			return
 		}
 		r.rnrRetries++

@@ -336,7 +336,7 @@ func (q *qp) onAckOfOurs(p *wire.Packet, now time.Duration) {
 		q.missed(1, &q.path.window, now)
 	default:
 		q.executedBefore(p.PSN, now)
-		q.onNAK(syndrome)
+		q.onNAK(syndrome, p.PSN)
 	}
 }
 
@@ -355,7 +355,7 @@ func (q *qp) onReadPart(p *wire.Packet, now time.Duration) {
 	}
 	if !q.d.scatter(q.pd, w.sges, k*q.mtu, p.Payload) {
 		q.executedBefore(p.PSN, now)
-		q.toError(verbs.WCLocProtErr, verbs.EventQPFatal)
+		q.failAt(p.PSN, verbs.WCLocProtErr)
 		return
 	}
 	q.answeredAt(w, p.PSN, now)
