@@ -169,6 +169,23 @@ func TestSelectiveRequester(t *testing.T) {
 		r.dev.want(1, verbs.WCSuccess)
 		r.dev.want(2, verbs.WCSuccess)
 	})
+	selectiveTest("what comes late, too soon to be its repetition, overtakes none", t, func(t *testing.T, r *rawPeer) {
+		r.writes(4)
+		time.Sleep(time.Millisecond) // the round trip
+		inside(r.dev, func(q *qp) any { q.path.window.sent(2 * initialWindow); return nil })
+		r.send(r.arrived(100, 2, 3))
+		r.expect("RC_RDMA_WRITE_ONLY 100 +256")
+		inside(r.dev, func(q *qp) any { q.path.window.withdrawn(2 * initialWindow); return nil })
+		r.dev.post(verbs.SendWR{WRID: 2, Opcode: verbs.WRRDMAWrite, SGList: r.dev.sge(0, 256), RemoteAddr: 1 << 40, RKey: 7})
+		r.expect("RC_RDMA_WRITE_ONLY 101 +256", "RC_RDMA_WRITE_ONLY 104 +256")
+		for range 2 { // the first list's news counts for the second
+			r.send(r.arrived(100, 1, 2, 3))
+			r.expect()
+		}
+		r.send(r.ack(104))
+		r.dev.want(1, verbs.WCSuccess)
+		r.dev.want(2, verbs.WCSuccess)
+	})
 	selectiveTest("what was listed is missing after all", t, func(t *testing.T, r *rawPeer) {
 		r.writes(3)
 		r.send(r.arrived(100, 1))
@@ -184,6 +201,15 @@ func TestSelectiveRequester(t *testing.T) {
 		p.AETH.Syndrome = wire.NAKPSNSequenceError
 		r.send(p)
 		r.expect("RC_RDMA_WRITE_ONLY 101 +256", "RC_RDMA_WRITE_ONLY 102 +256")
+	})
+	selectiveTest("the last packet of a list begins a request", t, func(t *testing.T, r *rawPeer) {
+		r.post(1, verbs.WRRDMAWrite, 8)
+		r.post(2, verbs.WRRDMAWrite, 8)
+		r.answers()
+		r.send(r.arrived(100, 1))
+		r.expect("RC_RDMA_WRITE_ONLY 100 +8")
+		r.send(r.nak(wire.NAKPSNSequenceError, 100))
+		r.expect()
 	})
 	selectiveTest("all that the peer held is sent again after an RNR NAK", t, func(t *testing.T, r *rawPeer) {
 		for id := range uint64(3) {
@@ -552,6 +578,16 @@ func TestSelectiveReads(t *testing.T) {
 				t.Errorf("packet %d is not at its place", psn)
 			}
 		}
+	})
+	selectiveTest("no answer has the PSN of a WRITE", t, func(t *testing.T, r *rawPeer) {
+		r.post(1, verbs.WRRDMAWrite, 8)
+		r.post(2, verbs.WRRDMARead, 600)
+		r.expect("RC_RDMA_WRITE_ONLY 100 +8", "RC_RDMA_READ_REQUEST 101")
+		r.send(r.packet(wire.RCReadResponseMiddle, 100, 256))
+		r.expect()
+		r.send(r.packet(wire.RCReadResponseFirst, 101, 256), r.packet(wire.RCReadResponseMiddle, 102, 256), r.packet(wire.RCReadResponseLast, 103, 88))
+		r.dev.want(1, verbs.WCSuccess)
+		r.dev.want(2, verbs.WCSuccess)
 	})
 	selectiveTest("a lost READ is asked for as it was", t, func(t *testing.T, r *rawPeer) {
 		r.dev.post(
