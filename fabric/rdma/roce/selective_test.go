@@ -195,12 +195,15 @@ func TestSelectiveRequester(t *testing.T) {
 		r.send(r.ack(102))
 		r.dev.want(1, verbs.WCSuccess)
 	})
-	selectiveTest("a plain NAK has the rest sent again", t, func(t *testing.T, r *rawPeer) {
-		r.writes(3)
-		p := r.ack(101)
-		p.AETH.Syndrome = wire.NAKPSNSequenceError
-		r.send(p)
+	selectiveTest("a plain NAK has the rest sent again, and nothing before it", t, func(t *testing.T, r *rawPeer) {
+		r.post(1, verbs.WRRDMAWrite, 8)
+		r.post(2, verbs.WRRDMAWrite, 512)
+		r.answers()
+		r.send(r.nak(wire.NAKPSNSequenceError, 101))
 		r.expect("RC_RDMA_WRITE_ONLY 101 +256", "RC_RDMA_WRITE_ONLY 102 +256")
+		r.send(r.nak(wire.NAKPSNSequenceError, 101)) // an echo
+		r.expect()
+		r.dev.want(1, verbs.WCSuccess)
 	})
 	selectiveTest("the last packet of a list begins a request", t, func(t *testing.T, r *rawPeer) {
 		r.post(1, verbs.WRRDMAWrite, 8)
