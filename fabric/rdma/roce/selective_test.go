@@ -470,6 +470,22 @@ func TestSelectiveWindow(t *testing.T) {
 	})
 }
 
+// TestSelectiveReadWindow: if many answers are lost, the window of READs is cut, and no other.
+func TestSelectiveReadWindow(t *testing.T) {
+	selectiveTest("", t, func(t *testing.T, r *rawPeer) {
+		const packets = initialWindow / rawMTU
+		r.post(1, verbs.WRRDMARead, initialWindow)
+		r.answers()
+		r.send(r.packet(wire.RCReadResponseLast, 100+packets-1, rawMTU))
+		r.answers()
+		reads := inside(r.dev, func(q *qp) int { return q.path.reads.size })
+		requests := inside(r.dev, func(q *qp) int { return q.path.window.size })
+		if want := (initialWindow + rawMTU) / 2; reads != want || requests != initialWindow { // the answer that came counts
+			t.Errorf("the window of READs holds %d bytes, that of requests %d; want %d and %d", reads, requests, want, initialWindow)
+		}
+	})
+}
+
 // TestSelectiveSilence: what no list reports is found out by asking.
 func TestSelectiveSilence(t *testing.T) {
 	selectiveTest("a probe leaves whatever the window holds", t, func(t *testing.T, r *rawPeer) {
