@@ -1,7 +1,6 @@
 package softrnic
 
 import (
-	"errors"
 	"fmt"
 	"net/netip"
 	"time"
@@ -68,11 +67,11 @@ func (c *Config) Validate() error {
 	case c.DSCP > maxDSCP:
 		return bad(fmt.Errorf("DSCP %d: want 0 to %d", c.DSCP, maxDSCP))
 	case c.MaxHalfOpen < 0 || c.MaxPeerHalfOpen < 0:
-		return bad(errors.New("MaxHalfOpen, MaxPeerHalfOpen: want a number, or 0 for the default"))
+		return bad(fmt.Errorf("MaxHalfOpen %d, MaxPeerHalfOpen %d: want a number, or 0 for the default", c.MaxHalfOpen, c.MaxPeerHalfOpen))
 	case c.Engines < 0 || c.Engines > MaxEngines:
-		return bad(fmt.Errorf("field Engines %d: want 0 (default) to %d", c.Engines, MaxEngines))
+		return bad(fmt.Errorf("Engines %d: want 0 (default) to %d", c.Engines, MaxEngines))
 	case c.Engines > 1 && c.LocalMemory:
-		return bad(fmt.Errorf("field Engines %d and LocalMemory: want one of them: memory is shared with one engine at an address", c.Engines))
+		return bad(fmt.Errorf("Engines %d and LocalMemory: want one of them: memory is shared with one engine at an address", c.Engines))
 	}
 	if c.Fault != nil {
 		if err := c.Fault.Validate(); err != nil {

@@ -90,7 +90,7 @@ func TestConfig(t *testing.T) {
 		"priority 7":     {Priority: 7},
 		"receive buffer": {RecvBuffer: -1},
 		"busy polling":   {BusyPoll: time.Hour},
-		"MaxHalfOpen":    {MaxHalfOpen: -1},
+		"MaxHalfOpen -1": {MaxHalfOpen: -1},
 		"Engines -1":     {Engines: -1},
 		"Engines 9":      {Engines: softrnic.MaxEngines + 1},
 		"LocalMemory":    {Engines: 2, LocalMemory: true},
