@@ -87,6 +87,8 @@ func TestBadResponseAhead(t *testing.T) {
 				if st := r.dev.qp.Query().State; st != verbs.Err {
 					t.Errorf("state %v", st)
 				}
+				time.Sleep(time.Minute)
+				r.expect() // no timer runs any more
 			})
 		})
 	}
