@@ -103,9 +103,7 @@ func TestRangesInside(t *testing.T) {
 func TestWritesKept(t *testing.T) {
 	t.Parallel()
 	in := t.TempDir() + "/in"
-	if err := os.WriteFile(in, bytes.Repeat([]byte("kept"), 1024), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	writeFile(t, in, bytes.Repeat([]byte("kept"), 1024))
 	const unflushed, forgetful = "1", "2"
 	tgt := startTarget(t, "--volume", "fail:flush%100:mem:1MiB", "--volume", "null:1MiB")
 	for _, c := range []struct {
