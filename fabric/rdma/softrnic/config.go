@@ -62,25 +62,27 @@ type Config struct {
 
 // Validate says what is wrong with c. The error names the field and matches ErrConfig.
 func (c *Config) Validate() error {
-	bad := func(err error) error { return fmt.Errorf("software RNIC: %w: %w", ErrConfig, err) }
+	bad := func(format string, args ...any) error {
+		return fmt.Errorf("software RNIC: %w: %w", ErrConfig, fmt.Errorf(format, args...))
+	}
 	switch {
 	case c.DSCP > maxDSCP:
-		return bad(fmt.Errorf("DSCP %d: want 0 to %d", c.DSCP, maxDSCP))
+		return bad("DSCP %d: want 0 to %d", c.DSCP, maxDSCP)
 	case c.MaxHalfOpen < 0 || c.MaxPeerHalfOpen < 0:
-		return bad(fmt.Errorf("MaxHalfOpen %d, MaxPeerHalfOpen %d: want a number, or 0 for the default", c.MaxHalfOpen, c.MaxPeerHalfOpen))
+		return bad("MaxHalfOpen %d, MaxPeerHalfOpen %d: want a number, or 0 for the default", c.MaxHalfOpen, c.MaxPeerHalfOpen)
 	case c.Engines < 0 || c.Engines > MaxEngines:
-		return bad(fmt.Errorf("Engines %d: want 0 (default) to %d", c.Engines, MaxEngines))
+		return bad("Engines %d: want 0 (default) to %d", c.Engines, MaxEngines)
 	case c.Engines > 1 && c.LocalMemory:
-		return bad(fmt.Errorf("Engines %d and LocalMemory: want one of them: memory is shared with one engine at an address", c.Engines))
+		return bad("Engines %d and LocalMemory: want one of them: memory is shared with one engine at an address", c.Engines)
 	}
 	if c.Fault != nil {
 		if err := c.Fault.Validate(); err != nil {
-			return bad(err)
+			return bad("%w", err)
 		}
 	}
 	socket := c.socket()
 	if err := socket.Validate(); err != nil {
-		return bad(err)
+		return bad("%w", err)
 	}
 	return nil
 }
