@@ -157,8 +157,14 @@ func (q *Queue) connectAdmin(cmd *nvme.Command, d *nvme.ConnectData, sub *Subsys
 		return no
 	}
 	kato := time.Duration(cmd.ConnectKATO()) * time.Millisecond
-	if kato == 0 && sub.discovery {
+	switch {
+	case !sub.discovery:
+	case kato == 0:
 		kato = discoveryKATO
+	default: // it asks for a persistent connection ("Discovery Controller Asynchronous Event Configuration")
+		c.mu.Lock()
+		c.features.asyncEvent = nvme.AENDiscovery
+		c.mu.Unlock()
 	}
 	c.setKATO(kato)
 	if !q.attach(c, 0, size, cmd, auth) {

@@ -213,6 +213,26 @@ func TestDiscoveryChanges(t *testing.T) {
 	}
 }
 
+// TestDiscoveryPersistent: a host that connects with a keep-alive timeout is told of changes without asking for it first
+// (NVMe base, "Discovery Controller Asynchronous Event Configuration").
+func TestDiscoveryPersistent(t *testing.T) {
+	tg, brief := discoveryOf(t)
+	q := dial(t, tg)
+	connectAdmin(q, nvme.DiscoveryNQN, 30_000)
+	for c, want := range map[*fakeConn]nvme.AsyncEventConfig{brief: 0, q: nvme.AENDiscovery} {
+		if got := c.must(getFeature(nvme.FeatAsyncEvent, 0, 0), nil).DW0(); got != uint32(want) {
+			t.Errorf("connected with a keep-alive timeout: %v; feature 0Bh is %#x, want %#x", c == q, got, uint32(want))
+		}
+	}
+	aer := q.start(asyncEvent(1), nil)
+	if _, err := tg.AddSubsystem(SubsystemConfig{NQN: testNQN + "2", AllowAnyHost: true}); err != nil {
+		t.Fatal(err)
+	}
+	if !aer.answered() {
+		t.Fatal("the host isn't told of a change")
+	}
+}
+
 // TestDiscoveryEvents: everything that changes what a host finds is counted in GENCTR, and reported (NVMe base,
 // "Discovery Log Page Change").
 func TestDiscoveryEvents(t *testing.T) {
