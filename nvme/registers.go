@@ -55,9 +55,11 @@ const (
 	CCSHNAbrupt CC = 2 << 14
 	CCSHNMask   CC = 3 << 14
 
-	CCIOSQES64 CC = 6 << 16 // entries of 64 bytes
-	CCIOCQES16 CC = 4 << 20 // entries of 16 bytes
-	CCCRIME    CC = 1 << 24
+	CCIOSQES64   CC = 6 << 16 // entries of 64 bytes
+	CCIOSQESMask CC = 0xf << 16
+	CCIOCQES16   CC = 4 << 20 // entries of 16 bytes
+	CCIOCQESMask CC = 0xf << 20
+	CCCRIME      CC = 1 << 24
 )
 
 // CCFabrics holds the entry sizes that every Fabrics host sets.

@@ -11,6 +11,18 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
+// TestReservedOfCC: reserved bits of CC, among them CRIME of a controller without CAP.CRMS, read as 0 whatever the host
+// writes.
+func TestReservedOfCC(t *testing.T) {
+	q := dial(t, newTarget(t, newTestVolume(1<<20, 512)))
+	connectAdmin(q, testNQN, 0)
+	const enabled = nvme.CCFabrics | nvme.CCEnable
+	q.must(setProperty(nvme.PropCC, uint64(enabled|0xff00000e)), nil)
+	if cc := q.must(getProperty(nvme.PropCC), nil).DW0(); cc != uint32(enabled) {
+		t.Errorf("CC %#x, want %#x", cc, uint32(enabled))
+	}
+}
+
 // TestLinuxBringUp goes through what a Linux host does on an admin queue, command by command,
 // and checks what it checks (drivers/nvme/host: nvmf_connect_admin_queue, nvme_enable_ctrl,
 // nvme_init_ctrl_finish, nvme_start_ctrl, nvme_scan_work).

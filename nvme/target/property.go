@@ -25,6 +25,9 @@ func (c *controller) capabilities() nvme.CAP {
 
 func (c *controller) queueDepth() int { return min(c.t.limits.QueueDepth, c.attr.QueueDepth) }
 
+// ccFields are the fields of CC that a host can write: the other bits are reserved, or, like CRIME, can't be set here.
+const ccFields = nvme.CCEnable | nvme.CCCSSMask | nvme.CCMPSMask | nvme.CCAMSMask | nvme.CCSHNMask | nvme.CCIOSQESMask | nvme.CCIOCQESMask
+
 func (r *Request) propertyGet() {
 	c := r.engine.q.ctrl
 	p := r.Cmd.Property()
@@ -62,6 +65,6 @@ func (r *Request) propertySet() {
 		r.fail(nvme.StatusInvalidField, offPropAttrib)
 		return
 	}
-	r.engine.q.ctrl.configure(nvme.CC(r.Cmd.PropertyValue()))
+	r.engine.q.ctrl.configure(nvme.CC(r.Cmd.PropertyValue()) & ccFields)
 	r.respond(nvme.StatusSuccess)
 }
