@@ -204,6 +204,7 @@ func wrongFeatures() []wrongField {
 		{"Set Features, 65536 completion queues", adminQueue, setFeatureOf(nvme.FeatNumberOfQueues, 0, 0xffff0000), 0, nvme.StatusInvalidField, 46, 0},
 		{"Set Features, queues after queues", adminQueue, setFeatureOf(nvme.FeatNumberOfQueues, 0, 0), 0, nvme.StatusCommandSequence, nowhere, 0},
 		{"Set Features, telemetry events", adminQueue, setFeatureOf(nvme.FeatAsyncEvent, 0, uint32(nvme.AENTelemetry)), 0, nvme.StatusInvalidField, bit(45, 2), 0},
+		{"Set Features, no keep-alive timeout", adminQueue, setFeatureOf(nvme.FeatKATO, 0, 0), 0, nvme.StatusKATOInvalid, 44, 0},
 		{"Set Features, timestamp of 4 bytes", adminQueue, setFeatureOf(nvme.FeatTimestamp, 0, 0), 4, nvme.StatusSGLLengthInvalid, 24, 0},
 		{"Set Features, protection of none", adminQueue, setFeatureOf(nvme.FeatWriteProtect, 7, 0), 0, nvme.StatusInvalidNamespace, 4, 0},
 		{"Set Features, protection state 2", adminQueue, setFeatureOf(nvme.FeatWriteProtect, 1, 2), 0, nvme.StatusInvalidField, 44, 0},

@@ -35,6 +35,8 @@ func (r *Request) setFeatures() {
 		r.setOfNS(func(f *nsFeatures) { f.resvMask = mask })
 	case f == nvme.FeatResvPersistence:
 		r.setResvPersistence()
+	case f == nvme.FeatKATO && r.Cmd.CDW(11) == 0:
+		r.fail(nvme.StatusKATOInvalid, offCDW11) // the transports require it ("Keep Alive Timer Configuration")
 	case f == nvme.FeatKATO:
 		c.setKATO(time.Duration(r.Cmd.CDW(11)) * time.Millisecond)
 		r.respond(nvme.StatusSuccess)

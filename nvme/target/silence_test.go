@@ -131,7 +131,7 @@ func TestWaitingOfSilentHost(t *testing.T) {
 // TestWaitingOfHostHeardOf: a command that has waited is executed at once if its host has just been heard of, or needn't
 // show that it is alive.
 func TestWaitingOfHostHeardOf(t *testing.T) {
-	setKATO := command(func(c *nvme.Command) { c.SetSetFeatures(nvme.FeatKATO, false, 0, 0) })
+	setKATO := setFeature(nvme.FeatKATO, 0, uint32(time.Hour.Milliseconds()))
 	for name, cmd := range map[string]nvme.Command{"heard of": keepAlive, "needn't show": setKATO} {
 		t.Run(name, func(t *testing.T) {
 			whileWaiting(t, func(t *testing.T, _ *testVolume, _, s *session, waiting *fakeRequest, end func()) {
