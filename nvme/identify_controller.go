@@ -227,7 +227,7 @@ const (
 	LPAExtendedData LPA = 1 << 2 // NUMDU and a log page offset are honoured
 	LPATelemetry    LPA = 1 << 3
 	LPAPersistent   LPA = 1 << 4
-	LPASupported    LPA = 1 << 5 // log page 00h
+	LPASupported    LPA = 1 << 5 // log pages 00h, 12h and 13h, and scopes in 05h
 )
 
 // ONCS is Optional NVM Command Support.

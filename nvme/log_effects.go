@@ -17,13 +17,17 @@ var _ [EffectsLogSize]byte = [unsafe.Sizeof(EffectsLog{})]byte{}
 // Effects says whether a command is supported, and what it affects.
 type Effects uint32
 
-// Bits of Effects.
+// Bits of Effects; the scopes, CSP, are in bits 31:20.
 const (
 	EffectSupported       Effects = 1 << 0 // CSUPP
 	EffectContentChange   Effects = 1 << 1 // LBCC
 	EffectCapacityChange  Effects = 1 << 2 // NCC
 	EffectInventoryChange Effects = 1 << 3 // NIC
 	EffectCapability      Effects = 1 << 4 // CCC
+
+	EffectScopeNamespace  Effects = 1 << 20
+	EffectScopeController Effects = 1 << 21
+	EffectScopeSubsystem  Effects = 1 << 25 // NVM subsystem
 )
 
 // AppendTo appends the page.

@@ -45,37 +45,38 @@ func (r *Request) adminIO(execute func(*Request)) {
 	execute(r)
 }
 
-// adminOpcodes and ioOpcodes are the commands of an I/O controller, for the effects log.
+// The commands that controllers have, for the effects log, with their effects and scopes.
 var (
+	// commonOpcodes are the admin commands of every controller.
+	commonOpcodes = []nvme.Opcode{
+		nvme.OpIdentify, nvme.OpGetLogPage, nvme.OpGetFeatures, nvme.OpSetFeatures, nvme.OpKeepAlive, nvme.OpAsyncEvent,
+		nvme.OpAbort,
+	}
+	// adminOpcodes is what an I/O controller has in addition.
 	adminOpcodes = map[nvme.Opcode]nvme.Effects{
-		nvme.OpIdentify:    nvme.EffectSupported,
-		nvme.OpGetLogPage:  nvme.EffectSupported,
-		nvme.OpGetFeatures: nvme.EffectSupported,
-		nvme.OpSetFeatures: nvme.EffectSupported,
-		nvme.OpKeepAlive:   nvme.EffectSupported,
-		nvme.OpAsyncEvent:  nvme.EffectSupported,
-		nvme.OpAbort:       nvme.EffectSupported,
-		nvme.OpFormat:      nvme.EffectSupported | nvme.EffectContentChange,
-		nvme.OpSanitize:    nvme.EffectSupported | nvme.EffectContentChange,
+		nvme.OpSetFeatures: nvme.EffectScopeNamespace,
+		nvme.OpFormat:      nvme.EffectScopeNamespace | nvme.EffectContentChange,
+		nvme.OpSanitize:    nvme.EffectScopeSubsystem | nvme.EffectContentChange,
 	}
 	// managementOpcodes are the commands of a subsystem whose hosts create namespaces.
 	managementOpcodes = map[nvme.Opcode]nvme.Effects{
-		nvme.OpNSManagement: nvme.EffectSupported | nvme.EffectContentChange | nvme.EffectInventoryChange,
-		nvme.OpNSAttachment: nvme.EffectSupported | nvme.EffectInventoryChange,
+		nvme.OpNSManagement: nvme.EffectScopeSubsystem | nvme.EffectContentChange | nvme.EffectInventoryChange,
+		nvme.OpNSAttachment: nvme.EffectScopeNamespace | nvme.EffectScopeController | nvme.EffectInventoryChange,
 	}
+	// ioOpcodes are of namespace scope.
 	ioOpcodes = map[nvme.Opcode]nvme.Effects{
-		nvme.OpFlush:              nvme.EffectSupported,
-		nvme.OpWrite:              nvme.EffectSupported | nvme.EffectContentChange,
-		nvme.OpRead:               nvme.EffectSupported,
-		nvme.OpCompare:            nvme.EffectSupported,
-		nvme.OpWriteZeroes:        nvme.EffectSupported | nvme.EffectContentChange,
-		nvme.OpDSM:                nvme.EffectSupported | nvme.EffectContentChange,
-		nvme.OpVerify:             nvme.EffectSupported,
-		nvme.OpCopy:               nvme.EffectSupported | nvme.EffectContentChange,
-		nvme.OpWriteUncorrectable: nvme.EffectSupported | nvme.EffectContentChange,
-		nvme.OpResvRegister:       nvme.EffectSupported,
-		nvme.OpResvReport:         nvme.EffectSupported,
-		nvme.OpResvAcquire:        nvme.EffectSupported,
-		nvme.OpResvRelease:        nvme.EffectSupported,
+		nvme.OpFlush:              0,
+		nvme.OpWrite:              nvme.EffectContentChange,
+		nvme.OpRead:               0,
+		nvme.OpCompare:            0,
+		nvme.OpWriteZeroes:        nvme.EffectContentChange,
+		nvme.OpDSM:                nvme.EffectContentChange,
+		nvme.OpVerify:             0,
+		nvme.OpCopy:               nvme.EffectContentChange,
+		nvme.OpWriteUncorrectable: nvme.EffectContentChange,
+		nvme.OpResvRegister:       0,
+		nvme.OpResvReport:         0,
+		nvme.OpResvAcquire:        0,
+		nvme.OpResvRelease:        0,
 	}
 )

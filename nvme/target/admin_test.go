@@ -127,7 +127,7 @@ func TestSupportedLogs(t *testing.T) {
 	}{
 		"without a Store": {false, testNQN, always},
 		"with a Store":    {true, testNQN, append(slices.Clone(always), nvme.LogPersistent)},
-		"discovery":       {true, nvme.DiscoveryNQN, []nvme.LID{nvme.LogSupported, nvme.LogError, nvme.LogFeatureEffects, nvme.LogMIEffects, nvme.LogDiscovery}},
+		"discovery":       {true, nvme.DiscoveryNQN, []nvme.LID{nvme.LogSupported, nvme.LogError, nvme.LogEffects, nvme.LogFeatureEffects, nvme.LogMIEffects, nvme.LogDiscovery}},
 	} {
 		tg := newTargetWith(t, func(c *Config) {
 			if tc.store {
@@ -186,6 +186,46 @@ func TestLogByIndex(t *testing.T) {
 	}
 }
 
+// TestCommandScopes: every command in the Commands Supported and Effects log has a scope, as LPA promises ("Commands
+// Supported and Effects Data Structure", CSP).
+func TestCommandScopes(t *testing.T) {
+	tg := newManaged(t, newMemPool(1<<20), newMemStore())
+	q := dial(t, tg)
+	connectAdmin(q, testNQN, 0)
+	log := effectsOf(q)
+	for what, all := range map[string][256]nvme.Effects{"admin": log.Admin, "I/O": log.IO} {
+		for op, e := range all {
+			if supported := e&nvme.EffectSupported != 0; supported != (e>>20 != 0) {
+				t.Errorf("%s command %#x: %#x", what, op, uint32(e))
+			}
+		}
+	}
+	for op, want := range map[nvme.Opcode]nvme.Effects{
+		nvme.OpKeepAlive:   nvme.EffectSupported | nvme.EffectScopeController,
+		nvme.OpSetFeatures: nvme.EffectSupported | nvme.EffectScopeController | nvme.EffectScopeNamespace,
+		nvme.OpFormat:      nvme.EffectSupported | nvme.EffectContentChange | nvme.EffectScopeNamespace,
+		nvme.OpSanitize:    nvme.EffectSupported | nvme.EffectContentChange | nvme.EffectScopeSubsystem,
+	} {
+		if got := log.Admin[op]; got != want {
+			t.Errorf("admin command %#x: %#x, want %#x", op, uint32(got), uint32(want))
+		}
+	}
+	if got, want := log.IO[nvme.OpWrite], nvme.EffectSupported|nvme.EffectContentChange|nvme.EffectScopeNamespace; got != want {
+		t.Errorf("Write: %#x, want %#x", uint32(got), uint32(want))
+	}
+}
+
+// effectsOf returns the Commands Supported and Effects log.
+func effectsOf(q *fakeConn) (log nvme.EffectsLog) {
+	q.t.Helper()
+	page := make([]byte, nvme.EffectsLogSize)
+	q.must(getLog(nvme.GetLogPage{LID: nvme.LogEffects, Length: nvme.EffectsLogSize}), page)
+	if err := log.Parse(page); err != nil {
+		q.t.Fatal(err)
+	}
+	return log
+}
+
 // TestOpcodesAsTold: the controller executes exactly the commands that the Commands Supported and Effects log names, on
 // either kind of queue. A Fabrics command, which isn't in the log, is identified by its type.
 func TestOpcodesAsTold(t *testing.T) {
@@ -195,12 +235,7 @@ func TestOpcodesAsTold(t *testing.T) {
 	} {
 		tg := newTargetWith(t, change, newTestVolume(1<<20, 512))
 		s := connect(t, tg, testNQN)
-		var log nvme.EffectsLog
-		page := make([]byte, nvme.EffectsLogSize)
-		s.admin.must(getLog(nvme.GetLogPage{LID: nvme.LogEffects, Length: nvme.EffectsLogSize}), page)
-		if err := log.Parse(page); err != nil {
-			t.Fatal(err)
-		}
+		log := effectsOf(s.admin)
 		for _, k := range []struct {
 			queue string
 			q     *fakeConn

@@ -82,6 +82,22 @@ func TestDiscoveryController(t *testing.T) {
 		id.OAES != nvme.AENDiscovery || id.NN != 0 || id.MAXCMD == 0 {
 		t.Errorf("discovery controller: %v, CNTRLTYPE %v SUBNQN %q OAES %#x NN %d MAXCMD %d", err, id.CNTRLTYPE, id.NQN(), id.OAES, id.NN, id.MAXCMD)
 	}
+	if id.CTRATT != nvme.CTRATTTBKAS || id.LPA != nvme.LPAEffects|nvme.LPAExtendedData|nvme.LPASupported {
+		t.Errorf("CTRATT %#x: all but TBKAS is reserved; LPA %#x", id.CTRATT, id.LPA)
+	}
+	effects := effectsOf(q)
+	for op, e := range effects.Admin {
+		cmd := command(func(c *nvme.Command) { c.SetOpcode(nvme.Opcode(op)); c.SetFlags(nvme.FlagsSGL) })
+		if cmd.Opcode() == nvme.OpFabrics || cmd.Opcode() == nvme.OpAsyncEvent {
+			continue
+		}
+		if unknown := q.do(cmd, nil).Status().Code() == nvme.StatusInvalidOpcode; unknown == (e&nvme.EffectSupported != 0) {
+			t.Errorf("opcode %#x: the effects log says %#x", op, uint32(e))
+		}
+	}
+	if effects.IO != [256]nvme.Effects{} {
+		t.Error("a discovery controller has I/O commands")
+	}
 
 	for _, cmd := range []nvme.Command{
 		command(func(c *nvme.Command) { c.SetIdentify(nvme.CNSActiveNSIDs, 0, 0, 0) }),

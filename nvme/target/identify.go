@@ -218,11 +218,11 @@ func (c *controller) identifyController() []byte {
 		CNTLID: c.id,
 		VER:    version,
 		OAES:   c.supportedEvents(),
-		CTRATT: nvme.CTRATTHostID128 | nvme.CTRATTTBKAS,
+		CTRATT: nvme.CTRATTTBKAS,
 		ACL:    maxAborts - 1,
 		AERL:   maxEventRequests - 1,
 		FRMW:   1<<1 | 1, // one slot, read-only
-		LPA:    nvme.LPAExtendedData | nvme.LPASupported,
+		LPA:    nvme.LPAEffects | nvme.LPAExtendedData | nvme.LPASupported,
 		ELPE:   errorLogEntries - 1,
 		KAS:    uint16(keepAliveUnit.Milliseconds() / 100),
 		MAXCMD: uint16(min(c.queueDepth(), 1<<16-1)),
@@ -248,7 +248,8 @@ func (c *controller) identifyIO(p *nvme.IdentifyController) {
 	p.CNTRLTYPE = nvme.ControllerIO
 	p.CMIC |= nvme.CMICANA
 	p.ANATT, p.ANACAP, p.ANAGRPMAX, p.NANAGRPID = anaTransition, anaCaps, MaxANAGroup, MaxANAGroup
-	p.LPA |= nvme.LPASMARTPerNS | nvme.LPAEffects
+	p.CTRATT |= nvme.CTRATTHostID128
+	p.LPA |= nvme.LPASMARTPerNS
 	p.WCTEMP, p.CCTEMP = warningTemperature, criticalTemperature
 	p.SQES, p.CQES = 0x66, 0x44
 	p.NN, p.MNAN = c.sub.nn(), c.sub.nn()

@@ -137,14 +137,13 @@ func whileSanitizing(lid nvme.LID) bool {
 
 func (c *controller) hasLog(lid nvme.LID) bool {
 	switch lid {
-	case nvme.LogSupported, nvme.LogError, nvme.LogFeatureEffects, nvme.LogMIEffects:
+	case nvme.LogSupported, nvme.LogError, nvme.LogEffects, nvme.LogFeatureEffects, nvme.LogMIEffects:
 		return true
 	case nvme.LogPersistent:
 		return !c.sub.discovery && c.t.store != nil
 	case nvme.LogDiscovery:
 		return c.sub.discovery
-	case nvme.LogSMART, nvme.LogFirmware, nvme.LogChangedNamespaces, nvme.LogEffects, nvme.LogANA,
-		nvme.LogReservation, nvme.LogSanitize:
+	case nvme.LogSMART, nvme.LogFirmware, nvme.LogChangedNamespaces, nvme.LogANA, nvme.LogReservation, nvme.LogSanitize:
 		return !c.sub.discovery
 	}
 	return false
@@ -181,16 +180,21 @@ func (c *controller) featureEffects() []byte {
 
 func (c *controller) effectsLog() []byte {
 	var p nvme.EffectsLog
-	for op, e := range adminOpcodes {
-		p.Admin[op] = e
+	for _, op := range commonOpcodes {
+		p.Admin[op] = nvme.EffectSupported | nvme.EffectScopeController
+	}
+	if !c.sub.discovery {
+		for op, e := range adminOpcodes {
+			p.Admin[op] |= nvme.EffectSupported | e
+		}
+		for op, e := range ioOpcodes {
+			p.IO[op] = nvme.EffectSupported | nvme.EffectScopeNamespace | e
+		}
 	}
 	if c.sub.managed != nil {
 		for op, e := range managementOpcodes {
-			p.Admin[op] = e
+			p.Admin[op] = nvme.EffectSupported | e
 		}
-	}
-	for op, e := range ioOpcodes {
-		p.IO[op] = e
 	}
 	return p.AppendTo(nil)
 }

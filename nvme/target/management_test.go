@@ -164,11 +164,7 @@ func TestManagementCapabilities(t *testing.T) {
 	a.admin.must(deleteCommand(nsid), nil)
 	free(1<<20 - 16*512)
 
-	var effects nvme.EffectsLog
-	a.admin.must(getLog(nvme.GetLogPage{LID: nvme.LogEffects, Length: nvme.PageSize}), page)
-	if err := effects.Parse(page); err != nil {
-		t.Fatal(err)
-	}
+	effects := effectsOf(a.admin)
 	const changes = nvme.EffectSupported | nvme.EffectInventoryChange
 	if m, at := effects.Admin[nvme.OpNSManagement], effects.Admin[nvme.OpNSAttachment]; m&changes != changes || at&changes != changes {
 		t.Errorf("effects %#x and %#x", m, at)
