@@ -8,8 +8,8 @@ import (
 	"unicode/utf8"
 )
 
-// PutPadded copies s into dst and fills the rest with spaces, the form of serial number, model
-// number and firmware revision (NVMe base, section "ASCII string"). If s doesn't fit it is cut;
+// PutPadded copies s into dst and fills the rest with spaces, the form of ASCII strings: serial number, model number,
+// firmware revision, and the transport address fields (NVMe base, "Numerical Descriptions"). If s doesn't fit it is cut;
 // bytes outside 20h to 7Eh, which the specification forbids, become '?'.
 func PutPadded(dst []byte, s string) {
 	n := copy(dst, s)
@@ -38,8 +38,7 @@ func Text(b []byte) string {
 	return strings.TrimRight(strings.Map(harmless, string(b)), " ")
 }
 
-// PutText copies s into dst and fills the rest with NUL, the form of NQNs and of the transport
-// address fields. It fails if s and one NUL don't fit.
+// PutText copies s into dst and fills the rest with NUL, the form of NQNs. It fails if s and one NUL don't fit.
 func PutText(dst []byte, s string) error {
 	if len(s) >= len(dst) {
 		return fmt.Errorf("nvme: %q is %d bytes long: the field holds %d", s, len(s), len(dst)-1)

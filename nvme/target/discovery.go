@@ -142,8 +142,8 @@ func discoveryEntry(tt nvme.TransportType, addr netip.AddrPort, secure bool, nqn
 		e.TREQ |= nvme.TREQSecureRequired
 	}
 	// None of these can be too long.
-	_ = nvme.PutText(e.TRSVCID[:], strconv.Itoa(int(addr.Port())))
+	nvme.PutPadded(e.TRSVCID[:], strconv.Itoa(int(addr.Port())))
 	_ = nvme.PutText(e.SUBNQN[:], nqn)
-	_ = nvme.PutText(e.TRADDR[:], addr.Addr().String())
+	nvme.PutPadded(e.TRADDR[:], addr.Addr().String())
 	return e
 }

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"runtime"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/nvme-anywhere/nvmeof/nvme"
@@ -141,6 +142,23 @@ func TestDiscovery(t *testing.T) {
 	if e.CNTLID != nvme.CNTLIDDynamic || e.ASQSZ != 32 || e.TREQ != nvme.TREQNoSQFlowControl || e.RDMA().Provider != nvme.RDMAProviderRoCE2 ||
 		e.PORTID != 1 || entries[3].PORTID != 2 || entries[3].TREQ&nvme.TREQSecureMask != nvme.TREQSecureRequired {
 		t.Errorf("entries %+v, %+v", e, entries[3])
+	}
+}
+
+// TestDiscoveryStrings: TRSVCID and TRADDR, as ASCII strings, are padded with spaces; SUBNQN, which ends with NUL, is
+// not (NVMe base, "Numerical Descriptions").
+func TestDiscoveryStrings(t *testing.T) {
+	_, q := discoveryOf(t)
+	_, entries := discover(t, q)
+	e := entries[2]
+	if want := "4420" + strings.Repeat(" ", 28); string(e.TRSVCID[:]) != want {
+		t.Errorf("TRSVCID %q, want %q", e.TRSVCID, want)
+	}
+	if want := "127.0.0.1" + strings.Repeat(" ", 247); string(e.TRADDR[:]) != want {
+		t.Errorf("TRADDR %q, want %q", e.TRADDR, want)
+	}
+	if want := testNQN + strings.Repeat("\x00", 256-len(testNQN)); string(e.SUBNQN[:]) != want {
+		t.Errorf("SUBNQN %q, want %q", e.SUBNQN, want)
 	}
 }
 
