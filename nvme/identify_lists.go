@@ -58,6 +58,9 @@ func (l ControllerList) AppendTo(b []byte) []byte {
 	return append(b, make([]byte, PageSize-2-2*len(l))...)
 }
 
+// ControllerListOff is the offset of entry i in the page, in bytes.
+func ControllerListOff(i int) uint64 { return 2 + 2*uint64(i) }
+
 // ParseControllerList reads a controller list.
 func ParseControllerList(b []byte) (ControllerList, error) {
 	if len(b) < PageSize {
@@ -69,7 +72,7 @@ func ParseControllerList(b []byte) (ControllerList, error) {
 	}
 	l := make(ControllerList, n)
 	for i := range l {
-		l[i] = binary.LittleEndian.Uint16(b[2+2*i:])
+		l[i] = binary.LittleEndian.Uint16(b[ControllerListOff(i):])
 	}
 	return l, nil
 }

@@ -142,7 +142,7 @@ func (r *Request) changeAttachment() {
 		return
 	}
 	detach := r.Cmd.NSAction() == nvme.NSDetach
-	all, st := s.attachable(ns, list, detach)
+	all, st, wrong := s.attachable(ns, list, detach)
 	if st.OK() {
 		st = r.mayChange(ns)
 	}
@@ -151,6 +151,7 @@ func (r *Request) changeAttachment() {
 	}
 	s.managed.mu.Unlock()
 	if !st.OK() {
+		r.engine.detail = wrong
 		r.fail(st, noLoc)
 		return
 	}
@@ -160,34 +161,36 @@ func (r *Request) changeAttachment() {
 	r.respond(nvme.StatusSuccess)
 }
 
-// attachable finds the controllers of a list, or returns why a namespace can't be attached to them, or detached. Called
-// with managed.mu held.
-func (s *Subsystem) attachable(ns *Namespace, list nvme.ControllerList, detach bool) ([]*controller, nvme.Status) {
+// attachable finds the controllers of a list, or returns why a namespace can't be attached to them, or detached, and the
+// offset of the first entry that is to blame. Called with managed.mu held.
+func (s *Subsystem) attachable(ns *Namespace, list nvme.ControllerList, detach bool) (all []*controller, st nvme.Status, wrong uint64) {
 	t := s.t
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	var all []*controller
 	for i, id := range list {
 		c := t.controllers[id]
 		if c == nil || c.sub != s || i > 0 && id <= list[i-1] {
-			return nil, nvme.StatusInvalidControllerList
+			return nil, nvme.StatusInvalidControllerList, nvme.ControllerListOff(i)
 		}
 		all = append(all, c)
 	}
-	for _, c := range all {
+	for i, c := range all {
 		switch {
 		case detach && !c.has(ns.nsid):
-			return nil, nvme.StatusNamespaceNotAttached
+			st = nvme.StatusNamespaceNotAttached
 		case detach:
 		case c.has(ns.nsid):
-			return nil, nvme.StatusNamespaceAlreadyAttached
-		case ns.private && (len(all) > 1 || t.attachedTo(ns, nil) > 0):
-			return nil, nvme.StatusNamespacePrivate
+			st = nvme.StatusNamespaceAlreadyAttached
+		case ns.private && (i > 0 || t.attachedTo(ns, nil) > 0):
+			st = nvme.StatusNamespacePrivate
 		case c.anaState(ns.anaGroup) == nvme.ANAPersistentLoss:
-			return nil, nvme.StatusANAAttachFailed
+			st = nvme.StatusANAAttachFailed
+		}
+		if !st.OK() {
+			return nil, st, nvme.ControllerListOff(i)
 		}
 	}
-	return all, nvme.StatusSuccess
+	return all, nvme.StatusSuccess, 0
 }
 
 // attach attaches a namespace to controllers, or detaches it, after that is saved. Called with managed.mu held.

@@ -22,8 +22,9 @@ func (l *errorLog) add(r *Request, st nvme.Status) {
 	q := r.engine.q
 	entry := nvme.ErrorEntry{
 		SQID: q.qid, CID: r.Cmd.CID(), StatusPhase: uint16(st) << 1, Location: r.engine.loc,
-		NSID: r.Cmd.NSID(),
+		NSID: r.Cmd.NSID(), Specific: r.engine.detail,
 	}
+	r.engine.detail = 0
 	if c := st.Code(); c == nvme.StatusDataTransferError || c == nvme.StatusTransientTransport {
 		entry.TRTYPE = q.attr.Transport // 0 for an error not of the transport (Error Information Log Entry, byte 29)
 	}

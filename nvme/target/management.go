@@ -63,6 +63,9 @@ func (r *Request) createNamespace() {
 	}
 	s.managed.mu.Unlock()
 	if !st.OK() {
+		if st == nvme.StatusInsufficientCapacity {
+			r.engine.detail = spec.NSZE * uint64(createdBlocks[spec.Format()]) // what it takes
+		}
 		r.fail(st, noLoc)
 		return
 	}

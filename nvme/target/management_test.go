@@ -299,6 +299,44 @@ func TestNamespaceManagementErrors(t *testing.T) {
 	plain.admin.fails(attachCommand(1, nvme.NSDetach), controllerList(plain.cntlid), nvme.StatusInvalidOpcode|nvme.StatusDNR)
 }
 
+// TestManagementErrorDetail: the error log says which entry of a controller list is wrong, by its offset, and how much
+// capacity a namespace would have needed ("Namespace Attachment command" and "Namespace Management command", Command
+// Specific Information).
+func TestManagementErrorDetail(t *testing.T) {
+	tg := newManaged(t, newMemPool(1<<20), newMemStore())
+	a, b := connectAs(t, tg, 1), connectAs(t, tg, 2)
+	defer a.close()
+	defer b.close()
+	nsid := create(a.admin, nvme.NMICShared)
+	detail := func(want uint64) {
+		t.Helper()
+		if e := lastError(a.admin); e.Specific != want {
+			t.Errorf("status %#x: command specific information %d, want %d", uint16(e.Status()), e.Specific, want)
+		}
+	}
+	low, high := min(a.cntlid, b.cntlid), max(a.cntlid, b.cntlid)
+	a.admin.fails(attachCommand(nsid, nvme.NSAttach), controllerList(low, high, high+1), nvme.StatusInvalidControllerList|dnr)
+	detail(6)
+	a.admin.fails(attachCommand(nsid, nvme.NSAttach), controllerList(low, low), nvme.StatusInvalidControllerList|dnr)
+	detail(4)
+	a.admin.must(attachCommand(nsid, nvme.NSAttach), controllerList(low))
+	a.admin.fails(attachCommand(nsid, nvme.NSDetach), controllerList(low, high), nvme.StatusNamespaceNotAttached|dnr)
+	detail(4)
+	a.admin.fails(attachCommand(nsid, nvme.NSAttach), controllerList(low, high), nvme.StatusNamespaceAlreadyAttached|dnr)
+	detail(2)
+	private := create(a.admin, 0)
+	a.admin.fails(attachCommand(private, nvme.NSAttach), controllerList(low, high), nvme.StatusNamespacePrivate|dnr)
+	detail(4)
+	a.admin.must(attachCommand(private, nvme.NSAttach), controllerList(low))
+	a.admin.fails(attachCommand(private, nvme.NSAttach), controllerList(high), nvme.StatusNamespacePrivate|dnr)
+	detail(2)
+	large := nvme.NamespaceSpec{NSZE: 1 << 20, NCAP: 1 << 20, FLBAS: 1}
+	a.admin.fails(createCommand(), large.AppendTo(nil), nvme.StatusInsufficientCapacity|dnr)
+	detail(512 << 20)
+	a.admin.fails(deleteCommand(700), nil, nvme.StatusInvalidNamespace|dnr)
+	detail(0)
+}
+
 // TestNamespaceManagementFields: fields of the commands that are wrong.
 func TestNamespaceManagementFields(t *testing.T) {
 	s := connectAs(t, newManaged(t, newMemPool(1<<20), newMemStore()), 1)

@@ -18,6 +18,7 @@ type engineState struct {
 	loc    uint16 // what is wrong in the command, for the error log: its byte, and above locBit its bit
 	lba    uint64 // the first block in error, if hasLBA
 	hasLBA bool
+	detail uint64 // command specific information, for the error log, which sets it to 0 again
 
 	length int            // of the memory requested
 	step   func(*Request) // continues when there is memory
