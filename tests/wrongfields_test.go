@@ -331,8 +331,8 @@ func wrongReservations() []wrongField {
 		{"report, EDS 0", ioQueue, wrongByte(report(64), 44, 0), 64, nvme.StatusHostIDInconsistent, 44, 0},
 		{"report, more than MDTS", ioQueue, report(wrongTransfer + 4), 64, invalid, 40, 0},
 		{"report, less memory than NUMD", ioQueue, report(128), 64, length, 24, 0},
-		{"Set Features 82h, no namespace", adminQueue, setFeatureOf(nvme.FeatResvNotification, 7, 0), 0, nvme.StatusInvalidNamespace, 4, 0},
-		{"Set Features 83h, no namespace", adminQueue, setFeatureOf(nvme.FeatResvPersistence, 7, 0), 0, nvme.StatusInvalidNamespace, 4, 0},
+		{"Set Features 82h, no namespace", adminQueue, setFeatureOf(nvme.FeatResvNotification, 7, 0), 0, invalid, 4, 0},
+		{"Set Features 83h, no namespace", adminQueue, setFeatureOf(nvme.FeatResvPersistence, 7, 0), 0, invalid, 4, 0},
 		{"Set Features 83h, PTPL that isn't there", adminQueue, setFeatureOf(nvme.FeatResvPersistence, 1, 1), 0, invalid, 44, 0},
 	}
 }

@@ -117,7 +117,7 @@ func (r *Request) featureNamespaces() ([]*Namespace, bool) {
 	if r.Cmd.NSID() != nvme.NSIDAll {
 		ns := c.namespace(r.Cmd.NSID())
 		if ns == nil {
-			r.fail(nvme.StatusInvalidNamespace, offNSID)
+			r.fail(noNamespace(r.Cmd.FID()), offNSID)
 			return nil, false
 		}
 		all = []*Namespace{ns}
@@ -129,6 +129,15 @@ func (r *Request) featureNamespaces() ([]*Namespace, bool) {
 		}
 	}
 	return all, true
+}
+
+// noNamespace returns the status of Get Features and Set Features 05h, 82h and 83h for a wrong NSID. The features of
+// reservations have one of their own ("Reservation Notification Mask", "Reservation Persistence").
+func noNamespace(f nvme.FID) nvme.Status {
+	if f == nvme.FeatErrorRecovery {
+		return nvme.StatusInvalidNamespace
+	}
+	return nvme.StatusInvalidField
 }
 
 // forgetFeatures is called when a namespace has been removed from the table: the next one with its NSID is a different

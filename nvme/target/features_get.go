@@ -97,11 +97,7 @@ func (r *Request) featureValue(f nvme.FID, fs *features, sel nvme.SEL) (uint32, 
 func (r *Request) nsFeature(f nvme.FID, fs *features, sel nvme.SEL) (uint32, bool) {
 	c := r.engine.q.ctrl
 	if r.Cmd.NSID() == nvme.NSIDAll {
-		st := nvme.StatusInvalidField
-		if f == nvme.FeatErrorRecovery {
-			st = nvme.StatusInvalidNamespace
-		}
-		r.fail(st, offNSID)
+		r.fail(noNamespace(f), offNSID)
 		return 0, false
 	}
 	all, ok := r.featureNamespaces()

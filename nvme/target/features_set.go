@@ -58,7 +58,7 @@ func (c *controller) setFeature(f nvme.FID, v uint32) (result uint32, st nvme.St
 	fs := &c.features
 	switch f {
 	case nvme.FeatArbitration:
-		fs.arbitration = v
+		fs.arbitration = v &^ 0xf8 // reserved
 	case nvme.FeatPower:
 		if v&0x1f != 0 {
 			return 0, nvme.StatusInvalidField, offCDW11 // there is only power state 0

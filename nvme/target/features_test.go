@@ -63,7 +63,7 @@ func TestFeatures(t *testing.T) {
 	q := dial(t, tg)
 	connectAdmin(q, testNQN, 5000)
 	for _, tc := range []featureCase{
-		{nvme.FeatArbitration, 0x04030201, 0, 0, 0x04030201, 0},
+		{nvme.FeatArbitration, 0x040302f9, 0, 0, 0x04030201, 0}, // with reserved bits
 		{nvme.FeatPower, 0, 0, 0, 0, 0},
 		{nvme.FeatPower, 1, nvme.StatusInvalidField | dnr, 0, 0, 0},
 		{nvme.FeatPower, 1<<8 | 2<<5, 0, 0, 2 << 5, 0}, // Workload Hint, and a reserved bit
@@ -127,13 +127,25 @@ func TestTemperatures(t *testing.T) {
 	}
 }
 
-// TestFeaturesOfNoNamespace: a feature can be set for all namespaces even if there is none.
+// TestFeaturesOfNoNamespace: a feature can be set for all namespaces even if there is none. Those of reservations have a
+// status of their own for a namespace that there isn't ("Reservation Notification Mask", "Reservation Persistence").
 func TestFeaturesOfNoNamespace(t *testing.T) {
 	q := dial(t, newTarget(t))
 	connectAdmin(q, testNQN, 0)
-	for _, f := range []nvme.FID{nvme.FeatErrorRecovery, nvme.FeatResvNotification, nvme.FeatResvPersistence} {
+	for f, want := range map[nvme.FID]nvme.Status{
+		nvme.FeatErrorRecovery:    nvme.StatusInvalidNamespace,
+		nvme.FeatResvNotification: nvme.StatusInvalidField,
+		nvme.FeatResvPersistence:  nvme.StatusInvalidField,
+	} {
 		q.must(setFeature(f, nvme.NSIDAll, 0), nil)
-		q.fails(setFeature(f, 1, 0), nil, nvme.StatusInvalidNamespace|dnr)
+		for _, nsid := range []uint32{0, 1, MaxNSID + 1} {
+			for _, cmd := range []nvme.Command{setFeature(f, nsid, 0), command(func(c *nvme.Command) { c.SetGetFeatures(f, nvme.SELCurrent, nsid, 0) })} {
+				q.fails(cmd, nil, want|dnr)
+				if e := lastError(q); e.Location != offNSID {
+					t.Errorf("feature %#x of namespace %d: location %#x", f, nsid, e.Location)
+				}
+			}
+		}
 	}
 }
 

@@ -56,7 +56,7 @@ func TestReservationNotices(t *testing.T) {
 	mask := func(nsid, v uint32) nvme.Command {
 		return command(func(c *nvme.Command) { c.SetSetFeatures(nvme.FeatResvNotification, false, nsid, v) })
 	}
-	b.admin.fails(mask(7, 0), nil, nvme.StatusInvalidNamespace|dnr)
+	b.admin.fails(mask(7, 0), nil, nvme.StatusInvalidField|dnr)
 	b.admin.must(mask(nvme.NSIDAll, 0xffffffff), nil)
 	get := command(func(c *nvme.Command) { c.SetGetFeatures(nvme.FeatResvNotification, 0, 1, 0) })
 	if v := b.admin.must(get, nil).DW0(); v != 0xe {

@@ -116,7 +116,7 @@ func TestReservationDamaged(t *testing.T) {
 func TestResvPersistenceRefused(t *testing.T) {
 	q := dial(t, newTarget(t, newTestVolume(1<<20, 512)))
 	connectAdmin(q, testNQN, 0)
-	q.fails(setFeature(nvme.FeatResvPersistence, 7, 0), nil, nvme.StatusInvalidNamespace|dnr)
+	q.fails(setFeature(nvme.FeatResvPersistence, 7, 0), nil, nvme.StatusInvalidField|dnr)
 	q.fails(setFeature(nvme.FeatResvPersistence, nvme.NSIDAll, nvme.ResvPersistPTPL), nil, nvme.StatusInvalidField|dnr)
 	q.must(setFeature(nvme.FeatResvPersistence, nvme.NSIDAll, 0), nil)
 	q.fails(setFeature(nvme.FeatResvPersistence, 1, nvme.ResvPersistPTPL), nil, nvme.StatusInvalidField|dnr)
