@@ -198,11 +198,17 @@ type FormatStartEvent struct {
 type FormatEndEvent struct {
 	NSID        uint32
 	SmallestFPI uint8
-	Failed      uint8
+	Failed      uint8 // FNVMS: FormatError …; 0 if it succeeded
 	Info        uint16
 	StatusPhase uint16 // the status field as in the completion, phase in bit 0
 	_           [2]byte
 }
+
+// Bits of FormatEndEvent.Failed.
+const (
+	FormatError      = 1 << 0
+	FormatIncomplete = 1 << 1 // it erased something
+)
 
 // Status is the status of the completion.
 func (e *FormatEndEvent) Status() Status { return Status(e.StatusPhase >> 1) }

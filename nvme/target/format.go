@@ -100,7 +100,7 @@ func (r *Request) formatted(st nvme.Status) {
 // endFormat responds, and opens the namespace to others again.
 func (r *Request) endFormat(st nvme.Status) {
 	ns := r.engine.ns
-	ns.sub.noteFormat(r.engine.q.ctrl, ns.nsid, st)
+	ns.sub.noteFormat(r.engine.q.ctrl, ns.nsid, st, r.engine.chain.started)
 	r.respond(st)
 	ns.include()
 }

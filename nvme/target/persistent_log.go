@@ -142,11 +142,14 @@ func (r *Request) noteNamespace(ns *Namespace) {
 	c.sub.noteEvent(nvme.PersistentNamespace, c, &e)
 }
 
-// noteFormat enters the end of a Format NVM.
-func (s *Subsystem) noteFormat(c *controller, nsid uint32, st nvme.Status) {
+// noteFormat enters the end of a Format NVM, which had begun to erase or not.
+func (s *Subsystem) noteFormat(c *controller, nsid uint32, st nvme.Status, begun bool) {
 	e := nvme.FormatEndEvent{NSID: nsid, StatusPhase: uint16(st) << 1}
 	if !st.OK() {
-		e.Failed = 1
+		e.Failed = nvme.FormatError
+		if begun {
+			e.Failed |= nvme.FormatIncomplete
+		}
 	}
 	s.noteEvent(nvme.PersistentFormatEnd, c, &e)
 }

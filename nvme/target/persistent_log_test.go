@@ -92,7 +92,8 @@ func TestPersistentEvents(t *testing.T) {
 	}
 }
 
-// TestPersistentFormatFails: a Format that fails is logged as failed, with its status.
+// TestPersistentFormatFails: a Format that fails is logged as failed, with its status, and as incomplete if it may have
+// erased something.
 func TestPersistentFormatFails(t *testing.T) {
 	v := newTestVolume(1<<20, 512)
 	s := connectAs(t, newTargetWith(t, func(c *Config) { c.Store = newMemStore() }, v), 1)
@@ -102,7 +103,10 @@ func TestPersistentFormatFails(t *testing.T) {
 	v.setFail(nil)
 	s.admin.must(formatCommand(1, 0, nvme.EraseUser), nil)
 	_, events := readEvents(s.admin, nvme.PersistentEstablish)
-	for i, want := range []nvme.FormatEndEvent{{NSID: 1}, {NSID: 1, Failed: 1, StatusPhase: uint16(nvme.StatusCapacityExceeded|dnr) << 1}} {
+	const failed, incomplete = 1 << 0, 1 << 1 // FNVME and INCPFT
+	for i, want := range []nvme.FormatEndEvent{
+		{NSID: 1}, {NSID: 1, Failed: failed | incomplete, StatusPhase: uint16(nvme.StatusCapacityExceeded|dnr) << 1},
+	} {
 		if e, err := events[2*i].Decode(); err != nil || *e.(*nvme.FormatEndEvent) != want {
 			t.Errorf("event %d: %+v, %v, want %+v", i, e, err, want)
 		}
