@@ -18,6 +18,9 @@ func TestNotDeleted(t *testing.T) {
 	s.admin.fails(deleteCommand(nsid), nil, nvme.StatusInternalError|nvme.StatusDNR)
 	store.setErr(nil)
 	_, events := readEvents(s.admin, nvme.PersistentEstablish)
+	if e := events[0]; e.Type != nvme.PersistentNamespace || e.Revision != 2 { // "Change Namespace Event"
+		t.Errorf("event %v, revision %d", e.Type, e.Revision)
+	}
 	if n := countEvents(events, nvme.PersistentNamespace); n != 1 {
 		t.Errorf("%d events of namespaces, want that of the creation", n)
 	}

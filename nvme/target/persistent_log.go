@@ -74,6 +74,9 @@ func (s *Subsystem) noteEvent(kind nvme.PersistentEventType, c *controller, data
 		return
 	}
 	e := nvme.PersistentEvent{Type: kind, Revision: 1, Timestamp: wallClock(), Data: nvme.PersistentData(data)}
+	if kind == nvme.PersistentNamespace {
+		e.Revision = 2
+	}
 	if c != nil {
 		e.CNTLID = c.id
 	}
