@@ -178,6 +178,7 @@ const (
 	CTRATTHostID128 CTRATT = 1 << 0  // 128-bit host identifier
 	CTRATTTBKAS     CTRATT = 1 << 6  // traffic based keep alive
 	CTRATTELBAS     CTRATT = 1 << 15 // extended LBA formats
+	CTRATTRHII      CTRATT = 1 << 18 // reservations need a host identifier other than zero
 )
 
 // ControllerType is CNTRLTYPE.

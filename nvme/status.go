@@ -50,6 +50,7 @@ const (
 	StatusTransientTransport      Status = 0x022
 	StatusCommandProhibited       Status = 0x023
 	StatusAdminMediaNotReady      Status = 0x024
+	StatusHostIDNotInitialized    Status = 0x027
 	StatusLBAOutOfRange           Status = 0x080
 	StatusCapacityExceeded        Status = 0x081
 	StatusNamespaceNotReady       Status = 0x082

@@ -42,6 +42,7 @@ var statusNames = map[Status]string{
 	StatusTransientTransport:       "transient transport error",
 	StatusCommandProhibited:        "command prohibited by command and feature lockdown",
 	StatusAdminMediaNotReady:       "admin command media not ready",
+	StatusHostIDNotInitialized:     "host identifier not initialized",
 	StatusLBAOutOfRange:            "LBA out of range",
 	StatusCapacityExceeded:         "capacity exceeded",
 	StatusNamespaceNotReady:        "namespace not ready",

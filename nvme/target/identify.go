@@ -247,6 +247,7 @@ func (c *controller) identifyController() []byte {
 func (c *controller) identifyIO(p *nvme.IdentifyController) {
 	p.CNTRLTYPE = nvme.ControllerIO
 	p.CMIC |= nvme.CMICANA
+	p.CTRATT |= nvme.CTRATTRHII
 	p.ANATT, p.ANACAP, p.ANAGRPMAX, p.NANAGRPID = anaTransition, anaCaps, MaxANAGroup, MaxANAGroup
 	p.CTRATT |= nvme.CTRATTHostID128
 	p.LPA |= nvme.LPASMARTPerNS

@@ -51,7 +51,7 @@ func (r *Request) reservationCommand() {
 	case r.Cmd.ResvIgnoreKey() && r.Cmd.Opcode() != nvme.OpResvRegister:
 		r.fail(nvme.StatusInvalidField, offResvIEKEY)
 	case r.engine.q.ctrl.hostID.IsZero():
-		r.fail(nvme.StatusHostIDInconsistent, noLoc)
+		r.fail(nvme.StatusHostIDNotInitialized, noLoc)
 	case r.mapSGL(size):
 		r.withHostData(size, func(r *Request) { r.saving(r.changeReservation) })
 	}

@@ -472,8 +472,8 @@ func TestReservationFields(t *testing.T) {
 	}
 }
 
-// TestReservationWithoutHostID: a host with a host identifier of zero can't hold a reservation (NVMe base, "Host
-// Identifier").
+// TestReservationWithoutHostID: a host with a host identifier of zero can't hold a reservation, and controllers say so
+// (NVMe base 2.1, section 8.1.22, and RHII of Identify Controller).
 func TestReservationWithoutHostID(t *testing.T) {
 	s := &session{}
 	tg := newTarget(t, newTestVolume(1<<20, 512))
@@ -486,7 +486,19 @@ func TestReservationWithoutHostID(t *testing.T) {
 	cqe := s.admin.must(connectCommand(0, 31, 0), data(nvme.CNTLIDDynamic))
 	s.admin.must(ccOn, nil)
 	s.io.must(connectCommand(1, 31, 0), data(nvme.ConnectResult(cqe.DW0()).CNTLID()))
-	registerAs(0, nvme.ResvRegister, 0, 11, nvme.StatusHostIDInconsistent|dnr).run(s.io)
+	for _, op := range []resvOp{
+		registerAs(0, nvme.ResvRegister, 0, 11, nvme.StatusHostIDNotInitialized|dnr),
+		acquireAs(0, nvme.ResvAcquire, nvme.ResvWriteExclusive, 11, 0, nvme.StatusHostIDNotInitialized|dnr),
+		releaseAs(0, nvme.ResvRelease, nvme.ResvWriteExclusive, 11, nvme.StatusHostIDNotInitialized|dnr),
+	} {
+		op.run(s.io)
+	}
+	var id nvme.IdentifyController
+	page := make([]byte, nvme.PageSize)
+	s.admin.must(command(func(c *nvme.Command) { c.SetIdentify(nvme.CNSController, 0, 0, 0) }), page)
+	if err := id.Parse(page); err != nil || id.CTRATT&(1<<18) == 0 {
+		t.Errorf("CTRATT %#x, want bit 18 (%v)", id.CTRATT, err)
+	}
 	s.close()
 }
 
