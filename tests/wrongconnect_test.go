@@ -48,7 +48,7 @@ func TestWrongConnect(t *testing.T) {
 			{"unknown subsystem", name(nvme.ConnectDataOffSUBNQN, testNQN+"x"), invalid, nvme.InvalidData(256)},
 			{"no subsystem", name(nvme.ConnectDataOffSUBNQN, ""), invalid, nvme.InvalidData(256)},
 			{"host name that can't be printed", name(nvme.ConnectDataOffHOSTNQN, "nqn.\n"), invalid, nvme.InvalidData(512)},
-			{"host not allowed", name(nvme.ConnectDataOffSUBNQN, closedNQN), nvme.StatusConnectInvalidHost, nvme.InvalidData(512)},
+			{"host not allowed", name(nvme.ConnectDataOffSUBNQN, closedNQN), nvme.StatusConnectInvalidHost, 0},
 		} {
 			t.Run(path+"/"+tc.name, func(t *testing.T) {
 				cqe := sendConnect(t, h, tc.change)

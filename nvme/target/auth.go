@@ -116,7 +116,5 @@ func (t *Target) mustAuthenticate(sub *Subsystem, host string) (bool, *refusal) 
 	if host == sub.nqn {
 		why = "the host bears the subsystem's name, and couldn't be told from it when they authenticate themselves"
 	}
-	no := refuse(nvme.StatusConnectInvalidHost|nvme.StatusDNR, "%s", why)
-	no.where = nvme.InvalidData(nvme.ConnectDataOffHOSTNQN)
-	return false, no
+	return false, refuse(nvme.StatusConnectInvalidHost|nvme.StatusDNR, "%s", why)
 }

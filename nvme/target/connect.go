@@ -13,7 +13,7 @@ import (
 // refusal is why a Connect fails.
 type refusal struct {
 	status nvme.Status
-	where  nvme.ConnectInvalid // for StatusConnectInvalidParameter and …InvalidHost
+	where  nvme.ConnectInvalid // for StatusConnectInvalidParameter
 	why    string              // for the log
 }
 
@@ -120,9 +120,7 @@ func (t *Target) find(d *nvme.ConnectData) (*Subsystem, *refusal) {
 		return nil, refuseData(nvme.ConnectDataOffHOSTNQN, "the host's NQN can't be printed")
 	}
 	if !sub.allows(d.HostNQN) {
-		no := refuse(nvme.StatusConnectInvalidHost|nvme.StatusDNR, "the host isn't allowed")
-		no.where = nvme.InvalidData(nvme.ConnectDataOffHOSTNQN)
-		return nil, no
+		return nil, refuse(nvme.StatusConnectInvalidHost|nvme.StatusDNR, "the host isn't allowed")
 	}
 	return sub, nil
 }

@@ -93,8 +93,9 @@ func setName(b []byte, off int, s string) {
 	copy(b[off:], s)
 }
 
-// TestConnectRefused: each wrong field has its status, and the response says where it is. A Connect never fails with
-// Invalid Field in Command (NVMe base, "Connect Command and Response").
+// TestConnectRefused: each wrong field has its status, and the response says where it is, if the status is Connect
+// Invalid Parameters: dword 0 is reserved with others. A Connect never fails with Invalid Field in Command (NVMe base,
+// "Connect Command and Response").
 func TestConnectRefused(t *testing.T) {
 	r := newConnectRig(t)
 	for _, tc := range []wrongConnect{
@@ -103,11 +104,11 @@ func TestConnectRefused(t *testing.T) {
 		{"unknown subsystem", func(_ *nvme.Command, d []byte) { setName(d, 256, "nqn.2024-01.com.example:none") }, nil, connectInvalid, nvme.InvalidData(256)},
 		{"no subsystem name", func(_ *nvme.Command, d []byte) { setName(d, 256, "") }, nil, connectInvalid, nvme.InvalidData(256)},
 		{"endless subsystem name", func(_ *nvme.Command, d []byte) { setName(d, 256, strings.Repeat("n", 256)) }, nil, connectInvalid, nvme.InvalidData(256)},
-		{"no host name where it decides", func(_ *nvme.Command, d []byte) { setName(d, 256, closedNQN); setName(d, 512, "") }, nil, nvme.StatusConnectInvalidHost | dnr, nvme.InvalidData(512)},
+		{"no host name where it decides", func(_ *nvme.Command, d []byte) { setName(d, 256, closedNQN); setName(d, 512, "") }, nil, nvme.StatusConnectInvalidHost | dnr, 0},
 		{"host name that can't be printed", func(_ *nvme.Command, d []byte) { setName(d, 512, "nqn.\xff") }, nil, connectInvalid, nvme.InvalidData(512)},
 		{"host name with a line break", func(_ *nvme.Command, d []byte) { setName(d, 512, "nqn.\n") }, nil, connectInvalid, nvme.InvalidData(512)},
 		{"endless host name", func(_ *nvme.Command, d []byte) { setName(d, 512, strings.Repeat("n", 256)) }, nil, connectInvalid, nvme.InvalidData(512)},
-		{"host not allowed", func(_ *nvme.Command, d []byte) { setName(d, 256, closedNQN) }, nil, nvme.StatusConnectInvalidHost | dnr, nvme.InvalidData(512)},
+		{"host not allowed", func(_ *nvme.Command, d []byte) { setName(d, 256, closedNQN) }, nil, nvme.StatusConnectInvalidHost | dnr, 0},
 		{"queue of one", func(c *nvme.Command, _ []byte) { put16(c[44:], 0) }, nil, connectInvalid, nvme.InvalidCommand(44)},
 		{"queue too large", func(c *nvme.Command, _ []byte) { put16(c[44:], 128) }, nil, connectInvalid, nvme.InvalidCommand(44)},
 		{"fused", func(c *nvme.Command, _ []byte) { c[1] |= 1 }, nil, connectInvalid, nvme.InvalidCommand(1)},

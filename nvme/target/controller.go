@@ -70,9 +70,7 @@ func (t *Target) newController(q *Queue, sub *Subsystem, d *nvme.ConnectData) (*
 	case revoked != nil: // since connect
 		return nil, revoked
 	case !sub.allows(d.HostNQN): // since find
-		no := refuse(nvme.StatusConnectInvalidHost|nvme.StatusDNR, "the host isn't allowed any more")
-		no.where = nvme.InvalidData(nvme.ConnectDataOffHOSTNQN)
-		return nil, no
+		return nil, refuse(nvme.StatusConnectInvalidHost|nvme.StatusDNR, "the host isn't allowed any more")
 	case len(t.controllers) >= t.limits.Controllers:
 		return nil, refuse(nvme.StatusConnectBusy, "the target has %d controllers, the limit", len(t.controllers))
 	case sub.maxCtrls > 0 && sub.controllers >= sub.maxCtrls:
