@@ -195,11 +195,9 @@ func (ns *Namespace) identify(ana nvme.ANAState) []byte {
 		p.LBAF[i].LBADS = blockShift(block)
 	}
 	p.MSSRL, p.MCL, p.MSRC = ns.copyLimits()
-	if ns.info.Discard {
-		p.DLFEAT = nvme.DLFEATWriteZeroes
-		if ns.info.ZeroAfterDiscard {
-			p.DLFEAT |= nvme.DLFEATReadZero
-		}
+	p.DLFEAT = nvme.DLFEATWriteZeroes // for every namespace or for none
+	if ns.info.ZeroAfterDiscard {
+		p.DLFEAT |= nvme.DLFEATReadZero
 	}
 	if a := ns.info.AtomicBlocks; a > 1 {
 		p.NSFEAT |= nvme.NSFEATAtomic

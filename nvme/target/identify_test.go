@@ -53,25 +53,28 @@ func TestIdentifyCapabilities(t *testing.T) {
 	}
 }
 
-// TestIdentifyDeallocation: a namespace reports what its volume does with deallocated blocks.
+// TestIdentifyDeallocation: a namespace reports what its volume does with deallocated blocks. That Write Zeroes takes
+// DEAC is the same for all namespaces of a subsystem (NVM command set, DLFEAT of Identify Namespace).
 func TestIdentifyDeallocation(t *testing.T) {
-	for want, change := range map[nvme.DLFEAT]func(*blockdev.Info){
-		0:                      func(i *blockdev.Info) { i.Discard = false },
-		nvme.DLFEATWriteZeroes: func(i *blockdev.Info) { i.ZeroAfterDiscard = false },
-		nvme.DLFEATWriteZeroes | nvme.DLFEATReadZero: func(*blockdev.Info) {},
+	var volumes []blockdev.Volume
+	for _, change := range []func(*blockdev.Info){
+		func(i *blockdev.Info) { i.Discard, i.ZeroAfterDiscard = false, false },
+		func(i *blockdev.Info) { i.ZeroAfterDiscard = false },
+		func(*blockdev.Info) {},
 	} {
 		v := newTestVolume(1<<20, 512)
 		change(&v.info)
-		q := dial(t, newTarget(t, v))
-		connectAdmin(q, testNQN, 0)
-		page := make([]byte, nvme.PageSize)
-		q.must(command(func(c *nvme.Command) { c.SetIdentify(nvme.CNSNamespace, 1, 0, 0) }), page)
-		var ns nvme.IdentifyNamespace
-		if err := ns.Parse(page); err != nil || ns.DLFEAT != want {
-			t.Errorf("DLFEAT %#x, want %#x (%v)", ns.DLFEAT, want, err)
-		}
-		q.hangUp(nil)
+		volumes = append(volumes, v)
 	}
+	q := dial(t, newTarget(t, volumes...))
+	connectAdmin(q, testNQN, 0)
+	for i, want := range []nvme.DLFEAT{nvme.DLFEATWriteZeroes, nvme.DLFEATWriteZeroes, nvme.DLFEATWriteZeroes | nvme.DLFEATReadZero} {
+		var ns nvme.IdentifyNamespace
+		if err := ns.Parse(identifyPage(q, nvme.CNSNamespace, uint32(i+1))); err != nil || ns.DLFEAT != want {
+			t.Errorf("namespace %d: DLFEAT %#x, want %#x (%v)", i+1, ns.DLFEAT, want, err)
+		}
+	}
+	q.hangUp(nil)
 }
 
 // identifyPage reads a page about a namespace.

@@ -284,7 +284,8 @@ func (ns *Namespace) forgetState() error {
 
 // commonFormats returns Identify Namespace for all namespaces: what hosts may create.
 func (c *controller) commonFormats() []byte {
-	p := nvme.IdentifyNamespace{NLBAF: uint8(len(createdBlocks) - 1), NMIC: nvme.NMICShared, NSFEAT: nvme.NSFEATOptPerf}
+	p := nvme.IdentifyNamespace{NLBAF: uint8(len(createdBlocks) - 1), NMIC: nvme.NMICShared, NSFEAT: nvme.NSFEATOptPerf,
+		DLFEAT: nvme.DLFEATWriteZeroes}
 	for i, b := range createdBlocks {
 		p.LBAF[i].LBADS = blockShift(b)
 	}

@@ -146,8 +146,9 @@ func TestManagementCapabilities(t *testing.T) {
 	}
 	var common nvme.IdentifyNamespace
 	a.admin.must(command(func(c *nvme.Command) { c.SetIdentify(nvme.CNSNamespace, nvme.NSIDAll, 0, 0) }), page)
-	if err := common.Parse(page); err != nil || common.NLBAF != 1 || common.LBAF[0].LBADS != 12 || common.LBAF[1].LBADS != 9 || common.NSZE != 0 {
-		t.Errorf("common capabilities %+v, %v", common.LBAF[:2], err)
+	if err := common.Parse(page); err != nil || common.NLBAF != 1 || common.LBAF[0].LBADS != 12 || common.LBAF[1].LBADS != 9 || common.NSZE != 0 ||
+		common.DLFEAT != nvme.DLFEATWriteZeroes {
+		t.Errorf("common capabilities %+v, DLFEAT %#x, %v", common.LBAF[:2], common.DLFEAT, err)
 	}
 	free := func(want uint64) {
 		t.Helper()
