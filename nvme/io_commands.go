@@ -13,6 +13,7 @@ type IOControl uint16
 const (
 	ControlDEAC   IOControl = 1 << 9    // Write Zeroes: deallocate
 	ControlPRINFO IOControl = 0xf << 10 // protection information
+	ControlPRACT  IOControl = 1 << 13   // in PRINFO: what is done with it
 	ControlFUA    IOControl = 1 << 14   // force unit access
 	ControlLR     IOControl = 1 << 15   // limited retry
 )

@@ -34,6 +34,10 @@ func (r *Request) verify() {
 	if !r.namespace() || !r.blocks(blockdev.OpRead) {
 		return
 	}
+	if r.Cmd.IOControl()&nvme.ControlPRACT != 0 { // even without protection information
+		r.fail(nvme.StatusInvalidField, offPRACT)
+		return
+	}
 	e.bytes = int(e.io.Length)
 	r.withMemory(int(min(e.io.Length, int64(e.ns.pieceSize()))), (*Request).verifyVolume)
 }

@@ -250,6 +250,7 @@ func TestFieldInError(t *testing.T) {
 		"SLBA":                        {s.io, ioCommand(nvme.OpRead, 8192, 1, 0), 512, nvme.StatusLBAOutOfRange, 40},
 		"last block":                  {s.io, ioCommand(nvme.OpRead, 8190, 4, 0), 2048, nvme.StatusLBAOutOfRange, 40},
 		"NLB":                         {s.io, ioCommand(nvme.OpRead, 0, 4096, 0), 4096 * 512, field, 48},
+		"PRACT of Verify":             {s.io, dword(ioCommand(nvme.OpVerify, 0, 1, 0), 12, 1<<29), 0, field, 51 | 5<<8},
 		"length of ranges":            {s.io, command(func(c *nvme.Command) { c.SetDSM(1, 2, 0) }), 16, nvme.StatusSGLLengthInvalid, 24},
 		"type to release":             {s.io, releaseAs(1, nvme.ResvRelease, nvme.ResvExclusiveAccess, 5, 0).cmd, 8, field, 41},
 	} {

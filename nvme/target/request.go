@@ -59,6 +59,7 @@ const (
 	offCDW10  = 40
 	offCDW11  = 44
 	offCDW12  = 48
+	offPRACT  = 51 | 5<<locBit
 	noLoc     = 0xffff // not specific to a byte
 )
 
