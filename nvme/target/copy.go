@@ -26,6 +26,7 @@ type copyState struct {
 
 // copyBlocks executes Copy, piece by piece through memory of its own.
 func (r *Request) copyBlocks() {
+	r.engine.kind = opCopy
 	if !r.namespace() || !r.writable() {
 		return
 	}

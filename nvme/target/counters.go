@@ -30,8 +30,9 @@ const (
 	opRead opKind = iota
 	opWrite
 	opOther
-	opCompare // these two count as other, except for SMART
+	opCompare // these three count as other, except for SMART
 	opVerify
+	opCopy
 	opKinds
 )
 
@@ -87,7 +88,7 @@ type IOStats struct {
 
 // addTo adds the counters to s.
 func (c *ioCounters) addTo(s *IOStats) {
-	for k, o := range [opKinds]*OpStats{&s.Read, &s.Write, &s.Other, &s.Other, &s.Other} {
+	for k, o := range [opKinds]*OpStats{&s.Read, &s.Write, &s.Other, &s.Other, &s.Other, &s.Other} {
 		from := &c.kind[k]
 		for i := range from.latency {
 			n := from.latency[i].Load()

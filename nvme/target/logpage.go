@@ -200,8 +200,8 @@ func (c *controller) effectsLog() []byte {
 }
 
 // smartLog returns the health of the subsystem, or of one namespace. There is no wear, no spare and no temperature; the
-// counts are real, and start with the target. The data of Compare and Verify counts as read, and Compare also counts as
-// a read command (NVMe 1.4, "SMART / Health Information").
+// counts are real, and start with the target. Which commands each counts is defined by the NVM command set ("SMART Data
+// Units Read Command", "SMART Host Read Command", "User Data Out Command").
 func (c *controller) smartLog(nsid uint32) ([]byte, nvme.Status, uint16) {
 	all := c.sub.all()
 	if nsid != nvme.NSIDNone && nsid != nvme.NSIDAll {
@@ -225,9 +225,9 @@ func (c *controller) smartLog(nsid uint32) ([]byte, nvme.Status, uint16) {
 	p := nvme.SMARTLog{
 		AvailableSpare:   100,
 		DataUnitsRead:    nvme.SMARTDataUnits(n[opRead].bytes + n[opCompare].bytes + n[opVerify].bytes),
-		DataUnitsWritten: nvme.SMARTDataUnits(n[opWrite].bytes),
-		HostReads:        nvme.Uint128From(n[opRead].ops + n[opCompare].ops),
-		HostWrites:       nvme.Uint128From(n[opWrite].ops),
+		DataUnitsWritten: nvme.SMARTDataUnits(n[opWrite].bytes + n[opCopy].bytes),
+		HostReads:        nvme.Uint128From(n[opRead].ops + n[opCompare].ops + n[opCopy].ops),
+		HostWrites:       nvme.Uint128From(n[opWrite].ops + n[opCopy].ops),
 		PowerCycles:      nvme.Uint128From(1),
 		PowerOnHours:     nvme.Uint128From(uint64(time.Duration(c.t.Now()) / time.Hour)),
 		MediaErrors:      nvme.Uint128From(media),
