@@ -19,7 +19,7 @@ type AuthChallenge struct {
 	TID    uint16
 	Hash   AuthHash // one of those that the host offered
 	DH     DHGroup  // likewise
-	SEQNUM uint32   // S1
+	SEQNUM uint32   // S1, never 0
 	CVAL   []byte   // C1, as long as the hash
 	DHV    []byte   // g^x mod p, big-endian; empty with DHNull
 }
@@ -53,7 +53,9 @@ func (c *AuthChallenge) Parse(b []byte) error {
 	case !c.DH.Known():
 		return AuthDHGroupUnusable
 	}
-	c.SEQNUM = binary.LittleEndian.Uint32(b[chapOffSEQNUM:])
+	if c.SEQNUM = binary.LittleEndian.Uint32(b[chapOffSEQNUM:]); c.SEQNUM == 0 {
+		return badAuth(AuthChallengeMessage, "the sequence number is 0")
+	}
 	hl, dhvlen, err := chapLengths(b, AuthChallengeMessage, c.Hash, c.DH, 1)
 	if err != nil {
 		return err

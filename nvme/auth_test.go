@@ -146,7 +146,9 @@ func TestAuthLayout(t *testing.T) {
 // TestAuthMalformed: each invalid message gives the explanation that the specification has for it.
 func TestAuthMalformed(t *testing.T) {
 	negotiate := (&AuthNegotiate{Hash: AuthHashes(), DH: DHGroups()}).AppendTo(nil)
-	challenge := (&AuthChallenge{Hash: AuthSHA256, DH: DHFFDHE2048, CVAL: make([]byte, 32), DHV: make([]byte, 256)}).AppendTo(nil)
+	challenge := (&AuthChallenge{
+		Hash: AuthSHA256, DH: DHFFDHE2048, SEQNUM: 1, CVAL: make([]byte, 32), DHV: make([]byte, 256),
+	}).AppendTo(nil)
 	reply := (&AuthReply{RVAL: make([]byte, 32), DHV: make([]byte, 256)}).AppendTo(nil)
 	success := (&AuthSuccess1{Hash: AuthSHA256, RVALID: true, RVAL: make([]byte, 32)}).AppendTo(nil)
 	failure := (&AuthFailure{Explanation: AuthFailed}).AppendTo(nil)
@@ -171,6 +173,7 @@ func TestAuthMalformed(t *testing.T) {
 		{"value without a group", challenge, chapOffDHgID, 0, AuthIncorrectPayload},
 		{"group without a value", challenge, chapOffDHVLEN + 1, 0, AuthIncorrectPayload},
 		{"length of another hash", challenge, chapOffHL, 48, AuthIncorrectPayload},
+		{"sequence number 0", challenge, chapOffSEQNUM, 0, AuthIncorrectPayload},
 		{"short reply", reply, -1, 0, AuthIncorrectPayload},
 		{"length of another hash", reply, chapOffHL, 31, AuthIncorrectPayload},
 		{"reply without a value", reply, chapOffDHVLEN + 1, 0, AuthIncorrectPayload},

@@ -239,6 +239,7 @@ func TestAuthenticationFails(t *testing.T) {
 		"transaction in success":  {otherTransaction(success1), nvme.AuthIncorrectPayload, false},
 		"unknown hash":            {put(challenge, 8, 7), nvme.AuthHashUnusable, false},
 		"unknown group":           {put(challenge, 9, 9), nvme.AuthDHGroupUnusable, false},
+		"sequence number 0":       {put(challenge, 12, 0), nvme.AuthIncorrectPayload, false},
 		"length in challenge":     {put(challenge, 6, 32), nvme.AuthIncorrectPayload, false},
 		"transaction":             {otherTransaction(challenge), nvme.AuthIncorrectPayload, false},
 		"success first":           {put(challenge, 1, 3), nvme.AuthIncorrectMessage, false},
