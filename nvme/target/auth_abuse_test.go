@@ -57,11 +57,11 @@ func TestAuthenticationFailsFused(t *testing.T) {
 	if st := sent.wait().Status(); !st.OK() {
 		t.Fatalf("status %#x", uint16(st))
 	}
-	io.fails(fusedCommand(nvme.OpWrite, nvme.FuseSecond, 0, 1), make([]byte, 4096), authRequired)
+	io.fails(fusedCommand(nvme.OpWrite, nvme.FuseSecond, 0, 1), make([]byte, 4096), authDenied)
 	if st := first.wait().Status() &^ nvme.StatusMore; st != nvme.StatusAbortMissingFused {
 		t.Errorf("the first half: status %#x", uint16(st))
 	}
-	io.fails(ioCommand(nvme.OpRead, 0, 1, 0), make([]byte, 4096), authRequired)
+	io.fails(ioCommand(nvme.OpRead, 0, 1, 0), make([]byte, 4096), authDenied)
 	newAuthHost(io, s).receive()
 	io.waitClosed()
 	admin.hangUp(nil)
@@ -71,9 +71,9 @@ func TestAuthenticationFailsFused(t *testing.T) {
 // answered, and not forgotten.
 func TestFusedTooLate(t *testing.T) {
 	for state, want := range map[uint32]nvme.Status{
-		queueAuthenticating: authRequired,
-		queueDraining:       nvme.StatusAbortSQDeleted, // when the connection ends
-		queueDown:           nvme.StatusAbortSQDeleted,
+		queueDenied:   authDenied,
+		queueDraining: nvme.StatusAbortSQDeleted, // when the connection ends
+		queueDown:     nvme.StatusAbortSQDeleted,
 	} {
 		s := connect(t, newTarget(t, newTestVolume(1<<20, 4096)), testNQN)
 		q := s.io.q

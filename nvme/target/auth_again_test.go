@@ -120,7 +120,7 @@ func TestReauthentication(t *testing.T) {
 	// From the failure on, even before the host has fetched it, nothing is executed.
 	h = newAuthHost(admin, next)
 	h.send(nvme.AuthSuccess2Message, (&nvme.AuthSuccess2{TID: 9}).AppendTo(nil))
-	admin.fails(getProperty(nvme.PropCAP), nil, authRequired)
+	admin.fails(getProperty(nvme.PropCAP), nil, authDenied)
 	h.receive()
 	admin.waitClosed()
 }

@@ -179,7 +179,7 @@ func (r *Request) authStepped(a *queueAuth, before authStep) {
 	case x.failure != nil:
 		// Until the connection is gone, nothing is executed any more, even if the host that failed had been
 		// authenticated.
-		q.demandAuth()
+		q.deny()
 		if before < authFailure1 {
 			a.failed.Store(true)
 			q.noteAuth(false)
@@ -198,17 +198,17 @@ func (r *Request) authStepped(a *queueAuth, before authStep) {
 	a.timer.Reset(q.ctrl.authTimeout())
 }
 
-// demandAuth lets through no commands except those of authentication. The first half of a fused operation that q holds
-// is aborted.
-func (q *Queue) demandAuth() {
+// deny lets through no commands except those of authentication, even if the host has been authenticated before. The
+// first half of a fused operation that q holds is aborted.
+func (q *Queue) deny() {
 	for {
 		switch q.state.Load() {
 		case queueConnected:
-			if q.state.CompareAndSwap(queueConnected, queueAuthenticating) {
+			if q.state.CompareAndSwap(queueConnected, queueDenied) {
 				return
 			}
 		case queueFused:
-			if q.state.CompareAndSwap(queueFused, queueAuthenticating) {
+			if q.state.CompareAndSwap(queueFused, queueDenied) {
 				q.fused.respond(nvme.StatusAbortMissingFused)
 				return
 			}

@@ -119,7 +119,10 @@ func (h *authHost) run() error {
 	return nil
 }
 
-const authRequired = nvme.StatusAuthenticationRequired | dnr
+const (
+	authRequired = nvme.StatusAuthenticationRequired | dnr
+	authDenied   = nvme.StatusOperationDenied | dnr
+)
 
 // connectUnknown connects the admin queue of a host that has to authenticate itself.
 func connectUnknown(t testing.TB, tg *Target, kato uint32) (*fakeConn, uint16) {

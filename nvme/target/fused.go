@@ -48,8 +48,8 @@ func (q *Queue) holdFused(r *Request) {
 			return
 		}
 	}
-	if q.state.Load() == queueAuthenticating {
-		r.fail(nvme.StatusAuthenticationRequired, noLoc)
+	if q.state.Load() == queueDenied {
+		r.fail(nvme.StatusOperationDenied, noLoc)
 		return
 	}
 	q.keep(r)

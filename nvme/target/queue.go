@@ -54,6 +54,7 @@ const (
 	queueAuthenticating               // connected, and the host has to authenticate itself first
 	queueConnected
 	queueFused    // connected, and holds the first command of a fused operation
+	queueDenied   // connected, but the host failed to authenticate itself again, or unasked: it may only fetch the reason
 	queueDraining // connected, and begins no more commands: they are kept in stopped
 	queueDown     // the connection is ending
 )
@@ -95,6 +96,11 @@ func (q *Queue) Submit(r *Request) {
 	case queueAuthenticating:
 		if !r.authenticates() {
 			r.fail(nvme.StatusAuthenticationRequired, noLoc)
+			return
+		}
+	case queueDenied:
+		if !r.authenticates() {
+			r.fail(nvme.StatusOperationDenied, noLoc)
 			return
 		}
 	case queueDraining:
@@ -179,7 +185,7 @@ func (r *Request) fusable() bool {
 
 func (q *Queue) connected() bool {
 	s := q.state.Load()
-	return s == queueConnected || s == queueFused || s == queueDraining || s == queueAuthenticating
+	return s >= queueAuthenticating && s <= queueDraining
 }
 
 // Fields of Queue.sq.
@@ -214,7 +220,7 @@ func (q *Queue) Closing(err error) {
 		a.timer.Stop()
 	}
 	switch old {
-	case queueConnected, queueAuthenticating:
+	case queueConnected, queueAuthenticating, queueDenied:
 	case queueFused:
 		q.fused.respond(nvme.StatusAbortSQDeleted)
 	case queueDraining:
