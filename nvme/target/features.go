@@ -50,6 +50,13 @@ func (f *features) reset(t *Target) {
 	}
 }
 
+// now is the value of the Timestamp feature. It wraps after 48 bits.
+func (f *features) now() nvme.Timestamp {
+	ts := f.timestamp
+	ts.Millis = (ts.Millis + uint64(time.Since(f.timestampSet).Milliseconds())) & (1<<48 - 1)
+	return ts
+}
+
 // What Get Features reports can be done with a feature.
 const (
 	featureFixed      = 0

@@ -1,10 +1,6 @@
 package target
 
-import (
-	"time"
-
-	"github.com/nvme-anywhere/nvmeof/nvme"
-)
+import "github.com/nvme-anywhere/nvmeof/nvme"
 
 // getFeatures executes Get Features.
 func (r *Request) getFeatures() {
@@ -67,9 +63,7 @@ func (r *Request) featureValue(f nvme.FID, fs *features, sel nvme.SEL) (uint32, 
 		}
 		return uint32(c.keepAlive().Milliseconds()), true
 	case nvme.FeatTimestamp:
-		ts := fs.timestamp
-		ts.Millis += uint64(time.Since(fs.timestampSet).Milliseconds())
-		r.replyFeature(ts.AppendTo(nil))
+		r.replyFeature(fs.now().AppendTo(nil))
 		return 0, false
 	case nvme.FeatHostID:
 		if r.Cmd.CDW(11)&nvme.HostIDExtended == 0 {

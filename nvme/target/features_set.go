@@ -159,7 +159,7 @@ func (r *Request) setTimestamp() {
 	c := r.engine.q.ctrl
 	c.mu.Lock()
 	was := nvme.TimestampChangeEvent{
-		Previous:   c.features.timestamp.Millis + uint64(time.Since(c.features.timestampSet).Milliseconds()),
+		Previous:   c.features.now().Millis,
 		SinceReset: uint64(time.Since(c.features.resetAt).Milliseconds()),
 	}
 	c.features.timestamp, c.features.timestampSet = ts, time.Now()

@@ -310,6 +310,8 @@ func TestPersistentEventData(t *testing.T) {
 		s.admin.must(ccOff, nil)
 		s.admin.must(ccOn, nil)
 		time.Sleep(500 * time.Millisecond)
+		setTime(1<<48 - 1)
+		time.Sleep(500 * time.Millisecond)
 		setTime(7000)
 		s.admin.must(formatCommand(1, 0, nvme.EraseUser), nil)
 		aer := s.admin.start(asyncEvent(1), nil)
@@ -323,13 +325,14 @@ func TestPersistentEventData(t *testing.T) {
 			&nvme.TimestampChangeEvent{Previous: 2000, SinceReset: 2000},
 			&nvme.TimestampChangeEvent{Previous: 8000, SinceReset: 3000},
 			&nvme.TimestampChangeEvent{Previous: 500, SinceReset: 500},
+			&nvme.TimestampChangeEvent{Previous: 499, SinceReset: 1000}, // the sum modulo 2^48
 			&nvme.FormatStartEvent{NSID: 1, FNA: 1 << 3, CDW10: 1 << 9},
 			&nvme.FormatEndEvent{NSID: 1},
 			&nvme.SanitizeStartEvent{SANICAP: 1<<30 | 1<<2 | 1<<1, CDW10: 1<<8 | 2<<4 | 3, CDW11: 0x12345678},
 			&nvme.SanitizeEndEvent{SPROG: 0xffff, SSTAT: 2<<3 | 1},
 		}
 		h, events := readEvents(s.admin, nvme.PersistentEstablish)
-		if h.Revision != 3 || h.PowerOnHours.Uint64() != 0 || h.Timestamp != start+3500 {
+		if h.Revision != 3 || h.PowerOnHours.Uint64() != 0 || h.Timestamp != start+4000 {
 			t.Errorf("header %+v", h)
 		}
 		slices.Reverse(events)
