@@ -17,7 +17,7 @@ import (
 // Report is what fio prints with --output-format=json, with fio's names. Fields that have no meaning here are 0.
 type Report struct {
 	Version   string            `json:"fio version"`
-	Timestamp int64             `json:"timestamp"` // s
+	Timestamp int64             `json:"timestamp"` // s; like the next two, when the last job ended
 	Millis    int64             `json:"timestamp_ms"`
 	Time      string            `json:"time"`
 	Global    map[string]string `json:"global options,omitempty"`
@@ -130,16 +130,14 @@ func (l levels) MarshalJSON() ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// NewReport returns an empty report for the given program and time.
-func NewReport(program string, at time.Time, global map[string]string) *Report {
-	return &Report{
-		Version: program, Timestamp: at.Unix(), Millis: at.UnixMilli(), Time: at.Format(time.ANSIC),
-		Global: global, Jobs: []JobReport{}, began: at,
-	}
+// NewReport returns an empty report of the given program, whose first job begins at that time.
+func NewReport(program string, began time.Time, global map[string]string) *Report {
+	return &Report{Version: program, Global: global, Jobs: []JobReport{}, began: began}
 }
 
 // End records when the last job ended.
 func (r *Report) End(at time.Time) {
+	r.Timestamp, r.Millis, r.Time = at.Unix(), at.UnixMilli(), at.Format(time.ANSIC)
 	for i := range r.Jobs {
 		r.Jobs[i].Elapsed = int64(math.Ceil(at.Sub(r.began).Seconds()))
 	}

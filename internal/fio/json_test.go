@@ -125,7 +125,8 @@ func TestLatencyShares(t *testing.T) {
 	check(int64(3*time.Second), 2, ">=2000")
 }
 
-// TestElapsed: each job reports how long all of them took, as in fio, including jobs that ran before others.
+// TestElapsed: each job reports how long all of them took, including jobs that ran before others, and the time of the
+// report is when they had ended; both as in fio.
 func TestElapsed(t *testing.T) {
 	began := time.Unix(1795242250, 0)
 	r := NewReport("nvmeinit 1", began, nil)
@@ -133,7 +134,11 @@ func TestElapsed(t *testing.T) {
 		jobs, res := results(t, "group_reporting")
 		r.Add(group, jobs, res, false)
 	}
-	r.End(began.Add(2100 * time.Millisecond))
+	ended := began.Add(2100 * time.Millisecond)
+	r.End(ended)
+	if r.Timestamp != ended.Unix() || r.Millis != ended.UnixMilli() || r.Time != ended.Format(time.ANSIC) {
+		t.Errorf("the report is of %d, %d, %s; want the time of the end, %s", r.Timestamp, r.Millis, r.Time, ended.Format(time.ANSIC))
+	}
 	if r.Jobs[0].Elapsed != 3 || r.Jobs[1].Elapsed != 3 {
 		t.Errorf("%d s and %d s of 2.1 s have elapsed, want them rounded up", r.Jobs[0].Elapsed, r.Jobs[1].Elapsed)
 	}
