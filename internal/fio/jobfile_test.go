@@ -89,6 +89,11 @@ func TestIdleOptions(t *testing.T) {
 			t.Errorf("%s: %v, %q", line, err, f.Idle.Notice())
 		}
 	}
+	for name, only := range idle {
+		if only != "" && foreign[name] == "" {
+			t.Errorf("%s=%s is accepted, and of other values the error would be that there is no such option", name, only)
+		}
+	}
 	if f, err = Parse("x.fio", strings.NewReader("[a]\nbs=4k\n")); err != nil || f.Idle.Notice() != "" {
 		t.Errorf("%v, %q where every option has an effect", err, f.Idle.Notice())
 	}
