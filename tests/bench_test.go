@@ -40,6 +40,7 @@ func TestBenchFlags(t *testing.T) {
 		{bench("--ioengine libaio --direct=0"), exitUsage, []string{`--direct "0": `, "leave the option out"}},
 		{bench("--name a --rw read --name b --rw write"), exitUsage, []string{"--name", `"b"`, "several into a job file"}},
 		{bench("--iodpeth 4"), exitUsage, []string{"unknown flag: --iodpeth", "is --iodepth meant?"}},
+		{bench("--rate-iops 500"), exitUsage, []string{"unknown flag: --rate-iops", "is --rate_iops meant?"}},
 		{bench("--time-based"), exitUsage, []string{"unknown flag: --time-based", "is --time_based meant?"}},
 		{bench("--rwx randread"), exitUsage, []string{"unknown flag: --rwx", "is --rw meant?"}},
 		{bench("-o xml"), exitUsage, []string{`--output-format "xml"`, "json+"}},

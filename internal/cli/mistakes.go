@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -51,8 +52,11 @@ func flagError(c *cobra.Command, err error) error {
 // leastName is the length from which the beginning of a flag's name identifies the flag that is meant.
 const leastName = 3
 
-// similar returns the flag whose name begins or ends like name, if there is only one, or else one that is spelled
-// almost the same; "" if there is none.
+// dashed replaces the underscores of fio's names.
+func dashed(name string) string { return strings.ReplaceAll(name, "_", "-") }
+
+// similar returns the flag whose name differs from name in underscores alone, or begins or ends like it, if there is
+// only one, or else one that is spelled almost the same; "" if there is none.
 func similar(flags *pflag.FlagSet, name string) string {
 	if len(name) < leastName {
 		return ""
@@ -64,6 +68,9 @@ func similar(flags *pflag.FlagSet, name string) string {
 			found = append(found, f.Name)
 		}
 	})
+	if i := slices.IndexFunc(all, func(f string) bool { return dashed(f) == dashed(name) }); i >= 0 {
+		return all[i]
+	}
 	if len(found) != 1 {
 		return Nearest(name, all)
 	}
