@@ -26,6 +26,10 @@ type File struct {
 	Idle   Idles // options that change nothing
 }
 
+// globalSection is how the name of a section begins that applies to all jobs after it. fio reads no further, so that
+// [globals] is one, too.
+const globalSection = "global"
+
 // maxLine is the longest line of a job file, in bytes.
 const maxLine = 1 << 16
 
@@ -54,7 +58,7 @@ func Parse(name string, r io.Reader) (*File, error) {
 			if section = strings.TrimSpace(section); !ok || section == "" {
 				return bad("%s: want a section, as [global] or [job]", line)
 			}
-			if section == "global" {
+			if strings.HasPrefix(section, globalSection) {
 				job = global
 				continue
 			}

@@ -6,6 +6,7 @@ import (
 	"os"
 	"reflect"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -64,6 +65,21 @@ func TestParse(t *testing.T) {
 	if err := errors.Join(over.Set("bs", "1m"), over.Set("runtime", "1"), a.Apply(over)); err != nil ||
 		a.BS[0][0].Bytes != 1<<20 || a.Runtime != time.Second || a.RW != "randread" || a.Name != "first" {
 		t.Errorf("with what the command line says: %v, %+v", err, a)
+	}
+}
+
+// TestGlobalSections: as in fio, any section is global whose name begins so, in small letters.
+func TestGlobalSections(t *testing.T) {
+	f, err := Parse("x.fio", strings.NewReader("[globals]\nbs=8k\n[Global]\n[a]\n[global-of-others]\nbs=16k\n[b]\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var jobs []string
+	for _, j := range f.Jobs {
+		jobs = append(jobs, fmt.Sprint(j.Name, " ", j.BS[0][0].Bytes))
+	}
+	if want := []string{"Global 8192", "a 8192", "b 16384"}; !slices.Equal(jobs, want) || f.Global["bs"] != "16k" {
+		t.Errorf("jobs %v, want %v; global %v", jobs, want, f.Global)
 	}
 }
 
