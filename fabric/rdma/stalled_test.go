@@ -279,3 +279,29 @@ func TestWildQueueSizes(t *testing.T) {
 		}
 	})
 }
+
+// TestDisconnectEnds: nothing follows the response to Disconnect, even if the host has sent another command.
+func TestDisconnectEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newSGLRig(t, rdma.TargetConfig{Memory: 8 << 20, MaxTransfer: sglTransfer})
+		defer r.close()
+		admin, io := r.controller(0)
+		defer admin.close()
+		defer io.close()
+		for _, set := range []func(c *nvme.Command){(*nvme.Command).SetDisconnect, func(c *nvme.Command) { c.SetFlush(1) }} {
+			var cmd nvme.Command
+			set(&cmd)
+			cmd.SetFlags(nvme.FlagsSGL)
+			io.send(cmd, nil)
+		}
+		for ev := range io.events {
+			if ev.Type == verbs.CMDisconnected {
+				break
+			}
+		}
+		cqe := io.answer()
+		if cqe.CID() != uint16(io.sent-1) || !cqe.Status().OK() || len(io.answers) != 0 {
+			t.Errorf("command %d of %d: %v, and %d responses more", cqe.CID(), io.sent, cqe.Status(), len(io.answers))
+		}
+	})
+}

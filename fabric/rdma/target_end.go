@@ -26,8 +26,8 @@ func (c *targetConn) qpEvent(ev verbs.AsyncEvent) {
 	}
 }
 
-// Disconnect ends the connection in the background.
-func (c *targetConn) Disconnect(err error) { c.fail(cmp.Or(err, ErrClosed)) }
+// Disconnect implements target.Conn. Without an error the host has ended its queue, by a Disconnect command.
+func (c *targetConn) Disconnect(err error) { c.fail(cmp.Or(err, ErrDisconnected)) }
 
 // fail ends the connection because of err; only the first call counts. It may be called from anywhere, even while the
 // connection is being set up: then accept sees it.

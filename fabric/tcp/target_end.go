@@ -12,6 +12,9 @@ import (
 
 // Disconnect implements target.Conn.
 func (c *targetConn) Disconnect(err error) {
+	if err == nil { // the engine gives back what the host has sent after its Disconnect command
+		c.w.kill(ErrClosed)
+	}
 	if c.ask(err) {
 		c.rouse()
 	}
@@ -36,7 +39,7 @@ func (c *targetConn) end(err error) {
 	case fault != nil:
 		c.w.limit(lingerTime)
 		c.w.seal(newPlain(c.r.termReq(fault)))
-	case (err == nil || errors.Is(err, target.ErrEndpointClosed)) && c.asked.Load() != nil: // queued responses still go out
+	case errors.Is(err, target.ErrEndpointClosed): // queued responses still go out
 		c.w.limit(lingerTime)
 	default:
 		c.w.kill(ErrClosed)

@@ -259,3 +259,23 @@ func TestTargetConfig(t *testing.T) {
 		t.Errorf("connecting after Close: %v", err)
 	}
 }
+
+// TestDisconnectEnds: nothing follows the response to Disconnect, even if the host has sent another command.
+func TestDisconnectEnds(t *testing.T) {
+	virtually(t, func(t *testing.T, n socket.Network) {
+		tt := newTestTarget(t, TargetConfig{BusyPoll: NoBusyPoll, Network: n})
+		_, p := rawIO(t, tt, netip.Addr{}, 8)
+		capsule := func(cid uint16, set func(c *nvme.Command)) []byte {
+			var cmd nvme.Command
+			set(&cmd)
+			cmd.SetCID(cid)
+			return p.capsule(cmd, nil)
+		}
+		late := capsule(2, func(c *nvme.Command) { c.SetFlush(1) })
+		p.send(append(capsule(1, (*nvme.Command).SetDisconnect), late...))
+		if cqe := p.response(); cqe.CID() != 1 || !cqe.Status().OK() {
+			t.Errorf("command %d: %v", cqe.CID(), cqe.Status())
+		}
+		p.closed()
+	})
+}

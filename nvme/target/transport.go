@@ -31,9 +31,10 @@ type Conn interface {
 	// more, the transport calls r.Sent, and then uses r for another command.
 	Respond(r *Request)
 
-	// Disconnect ends the connection, in the background, because of err (nil for an orderly end). Queue.Closed follows
-	// when the transport has let go of every request. If the target closes at that moment, it is called before NewQueue
-	// has returned the queue.
+	// Disconnect ends the connection, in the background, because of err. It is nil if the host has the response to its
+	// Disconnect command, the last of the queue: then the connection is dead at once. Queue.Closed follows when the
+	// transport has let go of every request. If the target closes at that moment, it is called before NewQueue has
+	// returned the queue.
 	//
 	// However a connection ends, the transport calls Queue.Closing as soon as it knows: the engine then gives back,
 	// through Respond, the requests that wait for something other than a volume (asynchronous event requests above
