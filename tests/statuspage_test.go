@@ -1,13 +1,18 @@
 package tests
 
 import (
+	"encoding/json"
 	"image/color"
+	"net/http"
+	"net/http/httptest"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/nvme-anywhere/nvmeof/metrics"
 )
 
 // A browser shows the page of a target under load, and of a host that loads it: their current activity, with nothing
@@ -56,6 +61,46 @@ func TestStatusPage(t *testing.T) {
 		}
 	}
 	checkColours(t, browser, target)
+}
+
+// If the program is started again, its counters begin anew, and the page computes no rates from those of the one before.
+func TestStatusPageRestarted(t *testing.T) {
+	t.Parallel()
+	browser, err := exec.LookPath("chromium")
+	if err != nil {
+		t.Skip("to look at a page takes chromium: tests/setup.sh installs it")
+	}
+	program, looks := metrics.New().Handler(), 0
+	at := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/status.json" {
+			program.ServeHTTP(w, r)
+			return
+		}
+		answer := httptest.NewRecorder()
+		program.ServeHTTP(answer, r)
+		var status map[string]any
+		if err := json.Unmarshal(answer.Body.Bytes(), &status); err != nil {
+			t.Error(err)
+		}
+		looks++
+		switch looks {
+		case 1, 2: // of the idle one before
+			status["seconds"] = 100 + looks
+		case 3:
+			status["seconds"], status["io"].(map[string]any)["read"].(map[string]any)["ops"] = 1, 1000
+		default:
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return
+		}
+		if err := json.NewEncoder(w).Encode(status); err != nil {
+			t.Error(err)
+		}
+	}))
+	dom, _ := browse(t, browser, at.URL, "--virtual-time-budget=10000", "--dump-dom")
+	at.Close()
+	if !strings.Contains(dom, ">no answer<") || !strings.Contains(dom, `id="reads">0 a second<`) {
+		t.Errorf("after %d looks it shows\n%s", looks, dom)
+	}
 }
 
 // liveText returns the text of a page once it shows current activity. The browser's time passes faster than that of the
