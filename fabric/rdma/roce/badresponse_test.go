@@ -127,25 +127,39 @@ func TestNotReadyBehindRead(t *testing.T) {
 	})
 }
 
-// TestNoPlaceAhead: if the memory for an answer is gone when a later part of it arrives first, the READ fails, and not the
-// SEND before it, which the peer has executed.
+// TestNoPlaceAhead: if the memory for an answer is gone when that, or a later part of it, arrives first, its READ or atomic
+// fails, and not the SEND before it, which the peer has executed, nor a READ whose answer is missing.
 func TestNoPlaceAhead(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRaw(t, pairConfig{ours: true})
-		m, err := r.dev.pd.RegMR(make([]byte, 600), verbs.AccessLocalWrite)
-		check(t, err)
-		r.dev.post(verbs.SendWR{WRID: 1, Opcode: verbs.WRSend, SGList: r.dev.sge(0, 8)}, verbs.SendWR{
-			WRID: 2, Opcode: verbs.WRRDMARead, SGList: []verbs.SGE{{Addr: m.Addr(), Length: 600, LKey: m.LKey()}},
-			RemoteAddr: 1 << 40, RKey: 7,
+	for name, c := range map[string]struct {
+		op     verbs.WROpcode
+		length int
+		answer func(r *rawPeer) *wire.Packet
+	}{
+		"READ":   {verbs.WRRDMARead, 600, func(r *rawPeer) *wire.Packet { return r.packet(wire.RCReadResponseMiddle, 105, 256) }},
+		"atomic": {verbs.WRAtomicFetchAndAdd, 8, func(r *rawPeer) *wire.Packet { return r.packet(wire.RCAtomicAcknowledge, 104, 0) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRaw(t, pairConfig{ours: true})
+				m, err := r.dev.pd.RegMR(make([]byte, 600), verbs.AccessLocalWrite)
+				check(t, err)
+				r.post(1, verbs.WRSend, 8)
+				r.post(2, verbs.WRRDMARead, 600)
+				r.dev.post(verbs.SendWR{
+					WRID: 3, Opcode: c.op, SGList: []verbs.SGE{{Addr: m.Addr(), Length: uint32(c.length), LKey: m.LKey()}},
+					RemoteAddr: 1 << 40, RKey: 7,
+				})
+				if n := len(r.answers()); n != 3 {
+					t.Fatalf("%d requests", n)
+				}
+				check(t, m.Dereg())
+				r.send(c.answer(r))
+				r.dev.want(1, verbs.WCSuccess)
+				r.dev.want(2, verbs.WCWRFlushErr)
+				r.dev.want(3, verbs.WCLocProtErr)
+			})
 		})
-		if n := len(r.answers()); n != 2 {
-			t.Fatalf("%d requests", n)
-		}
-		check(t, m.Dereg())
-		r.send(r.packet(wire.RCReadResponseMiddle, 102, 256))
-		r.dev.want(1, verbs.WCSuccess)
-		r.dev.want(2, verbs.WCLocProtErr)
-	})
+	}
 }
 
 // TestAnswersApart: neither an answer to what was never asked nor one that comes late changes how a READ's answer is taken.
