@@ -315,6 +315,24 @@ func TestTCPBothShut(t *testing.T) {
 	})
 }
 
+// TestTCPOver: what has ended in both directions can't be shut any more.
+func TestTCPOver(t *testing.T) {
+	onKernelToo(t, func(_ *testing.T, p *tcpPair) {
+		_ = p.dialled.CloseWrite()
+		p.ended(p.accepted)
+		_ = p.accepted.CloseWrite()
+		p.ended(p.dialled)
+		for _, c := range []socket.Conn{p.dialled, p.accepted} {
+			var err error
+			for began := time.Now(); err == nil && time.Since(began) < time.Minute; time.Sleep(time.Millisecond) {
+				err = c.CloseWrite() // until the peer has acknowledged the end
+			}
+			p.fails(err, unix.ENOTCONN)
+			p.fails(c.CloseRead(), unix.ENOTCONN)
+		}
+	})
+}
+
 // TestTCPDeadlines: waiting ends at a deadline, even one that is set meanwhile, and with Close. After another deadline is
 // set it goes on.
 func TestTCPDeadlines(t *testing.T) {
