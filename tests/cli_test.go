@@ -572,7 +572,7 @@ func runInto(t *testing.T, stdout *os.File, name string, args ...string) result 
 	t.Helper()
 	p := newProgram(t, name, args...)
 	p.cmd.Stdout = stdout
-	if err := p.cmd.Start(); err != nil {
+	if err := begin(starting, p.cmd); err != nil {
 		t.Fatal(err)
 	}
 	late := time.AfterFunc(cliTimeout, func() { _ = p.cmd.Process.Kill() })
