@@ -64,19 +64,20 @@ func (r *Request) disconnect() {
 		r.fail(nvme.StatusConnectFormat, offCDW10)
 	default:
 		r.engine.q.state.CompareAndSwap(queueConnected, queueDraining)
-		r.deleteQueue()
+		r.deleteQueue(firstLook)
 	}
 }
 
 // deleteQueue responds to Disconnect when all commands before it are answered: its response has to be the last one of
-// the queue ("Disconnect Command and Response"). The connection is closed when the response has been sent.
-func (r *Request) deleteQueue() {
+// the queue ("Disconnect Command and Response"). The connection is closed when the response has been sent. If commands
+// are under way it looks again after a pause.
+func (r *Request) deleteQueue(pause time.Duration) {
 	q := r.engine.q
 	switch {
 	case q.state.Load() == queueDown:
 		r.respond(nvme.StatusAbortSQDeleted)
 	case q.underWay() > 1:
-		time.AfterFunc(firstLook, r.deleteQueue)
+		time.AfterFunc(pause, func() { r.deleteQueue(min(2*pause, rarestLook)) })
 	default:
 		r.engine.hangUp = true
 		r.respond(nvme.StatusSuccess)
