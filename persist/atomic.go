@@ -283,14 +283,15 @@ func (v *atomicVolume) fail(err error) {
 }
 
 // place decodes the entry of logical block lba: where the block is, or that it reads as zeroes. An error means that its
-// place isn't known.
-func (v *atomicVolume) place(xs []*extent, lba, e uint64) (blocks, error) {
+// place isn't known. The extent is looked for only now, with e at hand: e may name a block of one that was added after
+// the caller began.
+func (v *atomicVolume) place(lba, e uint64) (blocks, error) {
 	if e == 0 {
 		return blocks{n: 1}, nil
 	}
 	p := e & entryMask
 	if e>>entryBits == entryCheck(v.salt, lba, p) {
-		if x, i := extentOf(xs, p); x != nil {
+		if x, i := extentOf(*v.extents.Load(), p); x != nil {
 			return blocks{x, i, 1}, nil
 		}
 		if p == lostBlock {

@@ -50,7 +50,7 @@ func (v *atomicVolume) readHeld(r *blockdev.Request, xs []*extent, lba uint64, d
 func (v *atomicVolume) named(xs []*extent, lba uint64) (b blocks, err error) {
 	defer v.m.caughtReading(&err, debug.SetPanicOnFault(true))
 	x, i, _ := lookup(xs, lba, 1)
-	return v.place(xs, lba, native(atomic.LoadUint64(&x.table[i])))
+	return v.place(lba, native(atomic.LoadUint64(&x.table[i])))
 }
 
 // copyOut copies b to the buffers of r from byte done on; zeroes perhaps only in part.
@@ -67,17 +67,17 @@ func (v *atomicVolume) copyOut(r *blockdev.Request, b blocks, done int64) (int64
 func (v *atomicVolume) pinned(xs []*extent, lba, n uint64) (b blocks, ok bool, err error) {
 	defer v.m.caughtReading(&err, debug.SetPanicOnFault(true))
 	x, i, count := lookup(xs, lba, n)
-	return v.pinRun(xs, lba, x.table[i:i+count])
+	return v.pinRun(lba, x.table[i:i+count])
 }
 
 // pinRun pins the blocks named by the first entries of a piece of the map, as many as are adjacent, and only a few at
 // most. ok is false if one of them has too many views.
 //
 // A writer may replace an entry meanwhile: only an entry that is unchanged once the pin is in place counts.
-func (v *atomicVolume) pinRun(xs []*extent, lba uint64, table []uint64) (b blocks, ok bool, err error) {
+func (v *atomicVolume) pinRun(lba uint64, table []uint64) (b blocks, ok bool, err error) {
 	for {
 		first := atomic.LoadUint64(&table[0])
-		b, err = v.place(xs, lba, native(first))
+		b, err = v.place(lba, native(first))
 		if err != nil {
 			return b, false, err
 		}
@@ -264,7 +264,6 @@ func (v *atomicVolume) retireAll(old []blocks) {
 // named.
 func (v *atomicVolume) exchange(table []uint64, lba uint64, b blocks, at int, old []blocks) (err error) {
 	defer v.m.caught(&err, debug.SetPanicOnFault(true))
-	xs := *v.extents.Load()
 	changed := false
 	for j := range table {
 		old[j] = blocks{}
@@ -272,7 +271,7 @@ func (v *atomicVolume) exchange(table []uint64, lba uint64, b blocks, at int, ol
 			continue
 		}
 		e := native(atomic.SwapUint64(&table[j], v.entry(lba+uint64(j), b.number(at+j))))
-		old[j], _ = v.place(xs, lba+uint64(j), e) // a damaged entry named nothing that is in use
+		old[j], _ = v.place(lba+uint64(j), e) // a damaged entry named nothing that is in use
 		changed = true
 	}
 	if changed && v.kind == onLines {

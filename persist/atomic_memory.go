@@ -62,7 +62,7 @@ func (v *atomicVolume) Prefetch(op blockdev.Op, offset, length int64) {
 		prefetch.Start(bytesOf(x.table[i : i+1]))
 		return
 	}
-	if b, err := v.place(xs, lba, native(atomic.LoadUint64(&x.table[i]))); err == nil && b.x != nil {
+	if b, err := v.place(lba, native(atomic.LoadUint64(&x.table[i]))); err == nil && b.x != nil {
 		prefetch.Start(b.bytes(v.shift))
 	}
 }
@@ -93,7 +93,7 @@ func (v *atomicVolume) show(segs []blockdev.Segment, lba, n uint64, p *pieces) (
 	xs := *v.extents.Load()
 	for n > 0 {
 		x, i, count := lookup(xs, lba, n)
-		b, ok, err := v.pinRun(xs, lba, x.table[i:i+count])
+		b, ok, err := v.pinRun(lba, x.table[i:i+count])
 		if !ok || err != nil {
 			return segs, false, err
 		}

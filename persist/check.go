@@ -137,7 +137,7 @@ func (v *atomicVolume) giveUp(damage []Damage) (err error) {
 	for _, d := range damage {
 		x, i, _ := lookup(xs, d.Block, 1)
 		e := native(x.table[i])
-		if b, _ := v.place(xs, d.Block, e); b.x != nil || v.isDisputed(d.Block, e) {
+		if b, _ := v.place(d.Block, e); b.x != nil || v.isDisputed(d.Block, e) {
 			shared[e&entryMask] = true
 		}
 	}

@@ -50,7 +50,6 @@ func (v *atomicVolume) aged() {
 // publishWorking changes entries of the working map, those of x from i on.
 func (v *atomicVolume) publishWorking(x *extent, i int, lba uint64, b blocks) (err error) {
 	defer v.m.caught(&err, debug.SetPanicOnFault(true))
-	xs := *v.extents.Load()
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	for j := range b.n {
@@ -68,7 +67,7 @@ func (v *atomicVolume) publishWorking(x *extent, i int, lba uint64, b blocks) (e
 			b.x.young.add(b.first + j)
 		}
 		e := native(atomic.SwapUint64(at, v.entry(lba+uint64(j), b.number(j))))
-		old, _ := v.place(xs, lba+uint64(j), e) // a damaged entry named nothing that is in use
+		old, _ := v.place(lba+uint64(j), e) // a damaged entry named nothing that is in use
 		switch {
 		case old.x == nil:
 		case !old.x.young.remove(old.first):

@@ -148,7 +148,7 @@ func (v *atomicVolume) tally() (t tallied) {
 	for _, x := range xs {
 		for i, e := range x.table {
 			if e != 0 {
-				t.count(v, xs, x.rec.first+uint64(i), native(e))
+				t.count(v, x.rec.first+uint64(i), native(e))
 			}
 		}
 	}
@@ -156,8 +156,8 @@ func (v *atomicVolume) tally() (t tallied) {
 }
 
 // count adds one entry.
-func (t *tallied) count(v *atomicVolume, xs []*extent, lba, e uint64) {
-	b, err := v.place(xs, lba, e)
+func (t *tallied) count(v *atomicVolume, lba, e uint64) {
+	b, err := v.place(lba, e)
 	switch {
 	case errors.Is(err, errLost):
 		t.lost++

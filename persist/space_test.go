@@ -224,6 +224,25 @@ func TestGrowthServes(t *testing.T) {
 	mustClose(t, v)
 }
 
+// TestReaderMeetsGrowth: a reader that began before a volume grew finds a block that was written to the new part since.
+func TestReaderMeetsGrowth(t *testing.T) {
+	path := filepath.Join(shm(t), "v")
+	v := mustOpen(t, path, blockdev.Options{Size: mib, BlockSize: 512})
+	ended, loans := waitingWrite(t, v)
+	xs := *v.extents.Load()
+	lengthen(t, path, 8*mib)
+	if err := v.Refresh(); err != nil {
+		t.Fatal(err)
+	}
+	isServed(t, v, ended, loans)
+	b, ok, err := v.pinned(xs, 0, 1)
+	if err != nil || !ok || b.x == xs[0] {
+		t.Fatalf("the block is in the old part: %v; pinned: %v, %v", b.x == xs[0], ok, err)
+	}
+	v.unpin(b)
+	mustClose(t, v)
+}
+
 // TestReleaseServes: a view that ends frees blocks that were replaced meanwhile, and a write that waits for one
 // continues.
 func TestReleaseServes(t *testing.T) {
