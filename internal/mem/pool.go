@@ -62,8 +62,9 @@ type waiter[R any] struct {
 	number uint64
 }
 
-// NewPool returns a pool of a's memory in which a peer holds at most limit bytes, or one buffer that is larger. grant
-// is called, without locks held, with the memory for a request that had to wait.
+// NewPool returns a pool of a's memory in which a peer holds at most limit bytes, or one buffer that is larger; only if
+// several of its connections allocate at the same moment may they together take more. grant is called, without locks
+// held, with the memory for a request that had to wait.
 func NewPool[R any](a *Arena, limit int64, grant func(r R, b []byte)) *Pool[R] {
 	p := &Pool[R]{
 		arena: a, limit: limit, grant: grant,
