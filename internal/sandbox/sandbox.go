@@ -75,11 +75,12 @@ func FailLater(t *testing.T, call uint32, errno unix.Errno, before int) (failed 
 	}
 }
 
-// Hang makes a system call hang wherever this process makes it from now on, as the system does when a disk or a server of
-// files doesn't answer. await returns when the process has made it. The rest is as with FailOnce.
+// Hang makes a system call hang wherever this process makes it until the test ends, as the system does when a disk or a
+// server of files doesn't answer; then it fails. await returns when the process has made it. The rest is as with FailOnce.
 func Hang(t *testing.T, call uint32) (await func()) {
 	t.Helper()
 	listener := ask(t, call)
+	t.Cleanup(func() { _ = unix.Close(int(listener)) })
 	return func() {
 		for n := 0; n != 1; {
 			n, _ = unix.Poll([]unix.PollFd{{Fd: int32(listener), Events: unix.POLLIN}}, -1)

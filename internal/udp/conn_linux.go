@@ -110,12 +110,10 @@ func (c *conn) Close() error {
 		<-c.done
 		return nil
 	}
-	last := c.uses.Add(closing) == closing
+	c.uses.Add(closing + 1) // it uses fd itself
 	// An unconnected socket answers ENOTCONN, but its receivers wake nevertheless.
 	_ = unix.Shutdown(c.fd, unix.SHUT_RDWR)
-	if last {
-		c.closeFD()
-	}
+	c.leave()
 	<-c.done
 	return c.closeErr
 }

@@ -54,6 +54,24 @@ func TestFamilyRefused(t *testing.T) {
 	}
 }
 
+// TestCloseHoldsDescriptor: the descriptor stays open for as long as Close itself uses it, whatever other calls end
+// meanwhile. Otherwise Close could shut down a socket that has got its number.
+func TestCloseHoldsDescriptor(t *testing.T) {
+	if !sandbox.Inside(t) {
+		return
+	}
+	c := listen(t, loop4, Config{})
+	awaitShutdown := sandbox.Hang(t, unix.SYS_SHUTDOWN)
+	go c.Close()
+	awaitShutdown()
+	if _, err := c.TryRecv(make([]Received, 1)); !errors.Is(err, ErrClosed) {
+		t.Errorf("TryRecv after Close returned %v", err)
+	}
+	if _, err := unix.FcntlInt(uintptr(c.fd), unix.F_GETFD, 0); err != nil {
+		t.Errorf("descriptor %d while Close uses it: %v", c.fd, err)
+	}
+}
+
 // TestLoopbackDown: a network namespace that was just made has a loopback interface that is down. A socket can be bound
 // there, but nothing would arrive: the error says what to do.
 func TestLoopbackDown(t *testing.T) {
