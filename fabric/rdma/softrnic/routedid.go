@@ -55,11 +55,12 @@ func (id *routedID) ResolveAddr(src netip.Addr, dst netip.AddrPort, timeout time
 		if err != nil {
 			return err
 		}
-		of, err := nic.CreateID(id.renamed(id.handler))
+		of, err := nic.CreateID(nil)
 		if err != nil {
 			return err
 		}
 		id.CMID = of
+		of.SetHandler(id.renamed(id.handler)) // which reads CMID
 	}
 	return id.CMID.ResolveAddr(src, dst, timeout)
 }
