@@ -3,6 +3,7 @@ package host
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
@@ -48,6 +49,7 @@ func (c *Controller) attachment(ctx context.Context, nsid uint32, a nvme.NSActio
 	if err := c.manages(&cmd); err != nil {
 		return err
 	}
+	cntlids = slices.Compact(slices.Sorted(slices.Values(cntlids))) // ascending, as every Controller List
 	switch n := len(cntlids); {
 	case n == 0:
 		cntlids = []uint16{c.cntlid}

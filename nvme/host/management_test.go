@@ -2,6 +2,7 @@ package host
 
 import (
 	"errors"
+	"slices"
 	"testing"
 
 	"github.com/nvme-anywhere/nvmeof/nvme"
@@ -36,7 +37,45 @@ func TestTooManyControllers(t *testing.T) {
 	f.identity.OACS |= nvme.OACSNSManagement
 	c := connect(t, f)
 	defer closeController(t, c)
-	if err := c.AttachNamespace(t.Context(), 1, make([]uint16, nvme.MaxControllerList+1)...); !errors.Is(err, ErrRange) {
+	many := make([]uint16, nvme.MaxControllerList+1)
+	for i := range many {
+		many[i] = uint16(i)
+	}
+	if err := c.AttachNamespace(t.Context(), 1, many...); !errors.Is(err, ErrRange) {
 		t.Error(err)
+	}
+}
+
+// TestControllerListAscends: the controllers of Namespace Attachment are sent in ascending order, each once, as NVMe base
+// 2.1, section 4.6.1, demands of every Controller List.
+func TestControllerListAscends(t *testing.T) {
+	f := newFakeTarget()
+	f.identity.OACS |= nvme.OACSNSManagement
+	var sent []nvme.ControllerList
+	f.setHook(func(_ *fakeQueue, r *Request, _ *nvme.Completion) verdict {
+		if r.Cmd.Opcode() != nvme.OpNSAttachment {
+			return usual
+		}
+		l, err := nvme.ParseControllerList(r.Data)
+		if err != nil {
+			t.Error(err)
+		}
+		sent = append(sent, l)
+		return answered
+	})
+	c := connect(t, f)
+	defer closeController(t, c)
+	given := []uint16{9, 3, 9, 7}
+	if err := errors.Join(c.AttachNamespace(t.Context(), 1, given...), c.DetachNamespace(t.Context(), 1, given...),
+		c.AttachNamespace(t.Context(), 1)); err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []nvme.ControllerList{{3, 7, 9}, {3, 7, 9}, {c.CNTLID()}} {
+		if !slices.Equal(sent[i], want) {
+			t.Errorf("list %d is %d, want %d", i, sent[i], want)
+		}
+	}
+	if !slices.Equal(given, []uint16{9, 3, 9, 7}) {
+		t.Errorf("the caller's list has become %d", given)
 	}
 }
