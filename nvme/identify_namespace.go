@@ -63,6 +63,15 @@ type LBAFormat struct {
 
 var _ [4]byte = [unsafe.Sizeof(LBAFormat{})]byte{}
 
+// BlockSize is the size of a logical block in bytes, without metadata; 0 if the NVM command set
+// doesn't allow the format (below 512 bytes or absurdly large).
+func (f LBAFormat) BlockSize() int {
+	if f.LBADS < 9 || f.LBADS > 24 {
+		return 0
+	}
+	return 1 << f.LBADS
+}
+
 // AppendTo appends the page.
 func (p *IdentifyNamespace) AppendTo(b []byte) []byte { return appendPage(b, p) }
 
@@ -81,14 +90,8 @@ func (p *IdentifyNamespace) Format() int {
 }
 
 // BlockSize is the size of a logical block in bytes, without metadata; 0 if the NVM command set
-// doesn't allow the format (below 512 bytes or absurdly large).
-func (p *IdentifyNamespace) BlockSize() int {
-	ds := p.LBAF[p.Format()].LBADS
-	if ds < 9 || ds > 24 {
-		return 0
-	}
-	return 1 << ds
-}
+// doesn't allow the format.
+func (p *IdentifyNamespace) BlockSize() int { return p.LBAF[p.Format()].BlockSize() }
 
 // MetadataSize is the metadata of a logical block in bytes.
 func (p *IdentifyNamespace) MetadataSize() int { return int(p.LBAF[p.Format()].MS) }

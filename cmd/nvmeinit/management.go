@@ -111,10 +111,18 @@ func (s *session) format(ctx context.Context, format uint8, blockSize int64) (ui
 	if err := readIdentify(ctx, s.Controller, nvme.CNSNamespace, nvme.NSIDAll, &id); err != nil {
 		return 0, 0, err
 	}
+	return formatAmong(&id, format, blockSize)
+}
+
+// formatAmong is format for the formats in id.
+func formatAmong(id *nvme.IdentifyNamespace, format uint8, blockSize int64) (uint8, int64, error) {
 	var sizes []string
 	for i := range id.LBAF[:min(int(id.NLBAF)+1, len(id.LBAF))] {
 		l := &id.LBAF[i]
-		size := int64(1) << l.LBADS
+		size := int64(l.BlockSize())
+		if size == 0 { // not available
+			continue
+		}
 		if l.MS == 0 && (blockSize == size || blockSize == 0 && int(format) == i) {
 			return uint8(i), size, nil
 		}
