@@ -140,7 +140,22 @@ func restOfPersistent(h *nvme.PersistentLogHeader, head []byte, read func(a nvme
 		return nil, fmt.Errorf("nvme: %s: %w: its length is %d bytes", nvme.LogPersistent, ErrController, h.Length)
 	}
 	rest := make([]byte, (h.Length-nvme.PersistentHeaderSize+3)/4*4)
-	return rest, read(nvme.PersistentRead, nvme.PersistentHeaderSize, rest)
+	if err := read(nvme.PersistentRead, nvme.PersistentHeaderSize, rest); err != nil {
+		return nil, err
+	}
+	// The context may be lost, and another begun, between the commands that read a long log.
+	again := new(nvme.PersistentLogHeader)
+	if err := read(nvme.PersistentRead, 0, head); err != nil {
+		return nil, err
+	}
+	if err := again.Parse(head); err != nil {
+		return nil, err
+	}
+	if again.Generation != h.Generation {
+		return nil, fmt.Errorf("nvme: %s: its reporting context was lost while it was read (generation %d, then %d): read it again",
+			nvme.LogPersistent, h.Generation, again.Generation)
+	}
+	return rest, nil
 }
 
 const (

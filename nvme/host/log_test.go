@@ -158,6 +158,38 @@ func TestPersistentEventLog(t *testing.T) {
 	}
 }
 
+// TestPersistentContextLost: if the reporting context is replaced while the log is read, its events are rejected: what the
+// commands have read may not belong together (NVMe base 2.1, section 5.1.12.1.14).
+func TestPersistentContextLost(t *testing.T) {
+	f := newFakeTarget()
+	f.identity.LPA |= nvme.LPAPersistent
+	c := connect(t, f)
+	defer closeController(t, c)
+	event := nvme.PersistentEvent{Type: nvme.PersistentTimestamp}
+	for _, lost := range []bool{false, true} {
+		h := nvme.PersistentLogHeader{LID: nvme.LogPersistent, Events: 1, Generation: 7,
+			Length: nvme.PersistentHeaderSize + uint64(event.Size())}
+		var last nvme.PersistentAction
+		f.setHook(func(_ *fakeQueue, r *Request, _ *nvme.Completion) verdict {
+			if r.Cmd.Opcode() != nvme.OpGetLogPage {
+				return usual
+			}
+			copy(r.Data, event.AppendTo(h.AppendTo(nil))[r.Cmd.LogOffset():])
+			last = nvme.PersistentAction(r.Cmd.LogLSP())
+			if lost && r.Cmd.LogOffset() > 0 {
+				h.Generation++
+			}
+			return answered
+		})
+		if _, all, err := c.PersistentEvents(t.Context()); (err != nil) != lost || len(all) != 1 && !lost {
+			t.Errorf("context lost: %t; %d events, %v", lost, len(all), err)
+		}
+		if last != nvme.PersistentRelease {
+			t.Errorf("context lost: %t; it isn't released", lost)
+		}
+	}
+}
+
 // TestANAChanging: a log that changes between the commands that read it is read again; pieces from before and after
 // the change are not combined.
 func TestANAChanging(t *testing.T) {
