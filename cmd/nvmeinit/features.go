@@ -208,7 +208,7 @@ func featureMeaning(id nvme.FID, v uint32, data []byte) string {
 	case nvme.FeatTimestamp:
 		var t nvme.Timestamp
 		if t.Parse(data) == nil {
-			return stamp(t.Millis)
+			return timestampMeaning(t)
 		}
 	case nvme.FeatHostID:
 		if len(data) == len(nvme.HostID{}) {
@@ -220,6 +220,18 @@ func featureMeaning(id nvme.FID, v uint32, data []byte) string {
 		}
 	}
 	return ""
+}
+
+// timestampMeaning explains the Timestamp feature, which counts from zero until a host sets it.
+func timestampMeaning(t nvme.Timestamp) string {
+	means := stamp(t.Millis)
+	if t.Origin == 0 {
+		means = fmt.Sprintf("not set: %v since a reset", time.Duration(t.Millis)*time.Millisecond)
+	}
+	if t.Synch {
+		means += ", without times in which it may have stopped"
+	}
+	return means
 }
 
 func onOff(on bool) string {
