@@ -348,6 +348,41 @@ func TestANATT(t *testing.T) {
 	})
 }
 
+// TestANATTPatience: however soon lost paths are given up, requests wait for as long as a change of ANA states takes by
+// ANATT: only then are all paths down (NVMe base 2.2, section 8.1.2.6).
+func TestANATTPatience(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 1)
+		const offANATT = 342
+		r.links[0].alter = func(c *nvme.Command, data []byte) {
+			if c.Opcode() == nvme.OpIdentify && c.CNS() == nvme.CNSController {
+				data[offANATT] = 30
+			}
+		}
+		s, n := r.connect(func(c *Config) { c.ControllerLoss = time.Second })
+		defer r.close(s)
+		for _, in := range []time.Duration{30*time.Second - time.Nanosecond, 30 * time.Second} {
+			if err := r.tgt.SetANAState(1, 1, nvme.ANAInaccessible); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			ended := make(chan error, 1)
+			go func() {
+				_, err := n.ReadAt(t.Context(), make([]byte, 4096), 0)
+				ended <- err
+			}()
+			time.Sleep(in)
+			synctest.Wait()
+			if err := r.tgt.SetANAState(1, 1, nvme.ANAOptimized); err != nil {
+				t.Fatal(err)
+			}
+			if err := <-ended; (err == nil) != (in < 30*time.Second) || err != nil && !errors.Is(err, ErrNoPath) {
+				t.Errorf("after %v: %v", in, err)
+			}
+		}
+	})
+}
+
 // TestANATTEach: groups that change one after the other, each in time, don't end the controller even though one is
 // always changing; a group that doesn't end its change does.
 func TestANATTEach(t *testing.T) {

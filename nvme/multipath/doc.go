@@ -36,8 +36,9 @@
 // Retry a request is retried five times, after the delay that the controller asks for (CRD). If no path can take
 // requests, they wait for Config.ControllerLoss, but only for Config.FastIOFail, if that is set, while no path is
 // live. Then they end with a [NoPathError]; they end at once if no path can come back. Live paths always get ten
-// seconds, so that a change of ANA states fails nothing. A request ends in the same way if it is answered with ANA
-// statuses for as long as it would wait for a live path by paths whose log says that they take it.
+// seconds, or as long as a change of ANA states takes if that is longer (ANATT), so that it fails nothing. A request
+// ends in the same way if it is answered with ANA statuses for as long as it would wait for a live path by paths
+// whose log says that they take it.
 //
 // A command that a lost path cut short may have been executed, or may be executed later by a target that is still
 // alive; one that was answered with an error may have been executed in part. It is sent again only if that gives

@@ -35,7 +35,8 @@ type Subsystem struct {
 }
 
 // patience is how long requests wait for a live path to take them; negative means forever. However soon lost paths
-// are given up, live ones get the time that a change of ANA states takes. Called with mu held.
+// are given up, live ones get the time that a change of ANA states takes by their controllers, and at least ten
+// seconds. Called with mu held.
 func (s *Subsystem) patience() time.Duration {
 	switch loss := s.cfg.ControllerLoss; {
 	case s.impatient:
@@ -43,7 +44,13 @@ func (s *Subsystem) patience() time.Duration {
 	case loss < 0:
 		return loss
 	default:
-		return max(loss, defaultTransition)
+		longest := max(loss, defaultTransition)
+		for _, p := range s.paths {
+			if p.ctrl != nil {
+				longest = max(longest, transitionTime(p.ctrl))
+			}
+		}
+		return longest
 	}
 }
 
