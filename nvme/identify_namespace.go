@@ -12,7 +12,7 @@ type IdentifyNamespace struct {
 	NCAP     uint64 // capacity, blocks; 0 for an inactive namespace
 	NUSE     uint64 // blocks in use
 	NSFEAT   NSFEAT
-	NLBAF    uint8 // LBA formats, 0-based
+	NLBAF    uint8 // LBA formats of common attributes, 0-based
 	FLBAS    uint8 // format in use: bits 3:0, and 6:5 as its upper bits
 	MC       uint8
 	DPC      uint8
@@ -38,7 +38,7 @@ type IdentifyNamespace struct {
 	MCL      uint32
 	MSRC     uint8
 	KPIOS    uint8
-	NULBAF   uint8
+	NULBAF   uint8 // further LBA formats, of unique attributes; not 0-based
 	_        [9]byte
 	ANAGRPID uint32
 	_        [3]byte
@@ -80,10 +80,15 @@ func (p *IdentifyNamespace) Parse(b []byte) error {
 	return parsePage(b, p, IdentifyNamespaceSize, "Identify Namespace")
 }
 
+// Formats returns the LBA formats, including those of unique attributes (NVM command set 1.1, section 5.5).
+func (p *IdentifyNamespace) Formats() []LBAFormat {
+	return p.LBAF[:min(int(p.NLBAF)+1+int(p.NULBAF), len(p.LBAF))]
+}
+
 // Format is the index of the LBA format in use.
 func (p *IdentifyNamespace) Format() int {
 	i := int(p.FLBAS & 0xf)
-	if p.NLBAF > 16 {
+	if len(p.Formats()) > 16 {
 		i |= int(p.FLBAS>>5&3) << 4
 	}
 	return i

@@ -33,6 +33,23 @@ func TestIdentifyNamespaceFormat(t *testing.T) {
 	}
 }
 
+// TestFormats: bits 6:5 of FLBAS count if there are more than 16 formats, those of unique attributes included (NVM command
+// set 1.1, figure 114 and section 5.5).
+func TestFormats(t *testing.T) {
+	for _, c := range []struct {
+		nlbaf, nulbaf, flbas uint8
+		formats, index       int
+	}{
+		{0, 0, 0x60, 1, 0}, {15, 0, 0x21, 16, 1}, {16, 0, 0x20, 17, 16}, {9, 6, 0x21, 16, 1}, {9, 7, 0x20, 17, 16},
+		{63, 0, 0x6f, 64, 63}, {255, 255, 0x6f, 64, 63},
+	} {
+		p := IdentifyNamespace{NLBAF: c.nlbaf, NULBAF: c.nulbaf, FLBAS: c.flbas}
+		if n := len(p.Formats()); n != c.formats || p.Format() != c.index {
+			t.Errorf("NLBAF %d, NULBAF %d, FLBAS %#x: format %d of %d, want %d of %d", c.nlbaf, c.nulbaf, c.flbas, p.Format(), n, c.index, c.formats)
+		}
+	}
+}
+
 func TestIdentifyNamespaceIndependent(t *testing.T) {
 	p := IdentifyNamespaceIndependent{NMIC: NMICShared, ANAGRPID: 0x01020304, NSATTR: NSATTRWriteProtected, NSTAT: NSTATReady}
 	b := p.AppendTo(nil)

@@ -117,8 +117,7 @@ func (s *session) format(ctx context.Context, format uint8, blockSize int64) (ui
 // formatAmong is format for the formats in id.
 func formatAmong(id *nvme.IdentifyNamespace, format uint8, blockSize int64) (uint8, int64, error) {
 	var sizes []string
-	for i := range id.LBAF[:min(int(id.NLBAF)+1, len(id.LBAF))] {
-		l := &id.LBAF[i]
+	for i, l := range id.Formats() {
 		size := int64(l.BlockSize())
 		if size == 0 { // not available
 			continue

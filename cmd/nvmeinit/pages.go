@@ -49,8 +49,8 @@ func powerState(p *nvme.PowerState) object {
 func namespaceFields(id *nvme.IdentifyNamespace) []field {
 	fs := fields(id)
 	formats := []object{}
-	for i := range id.LBAF[:min(int(id.NLBAF)+1, len(id.LBAF))] {
-		f, inUse, used := &id.LBAF[i], 0, ""
+	for i, f := range id.Formats() {
+		inUse, used := 0, ""
 		if i == id.Format() {
 			inUse, used = 1, "(in use)"
 		}
