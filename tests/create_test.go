@@ -264,7 +264,7 @@ func TestWrongManagement(t *testing.T) {
 			defer d.close(t)
 			w := &wrongSender{t: t, h: h, d: d}
 			for _, row := range wrongManagement(h.CNTLID()) {
-				w.sendData(&row.wrongField, row.body)
+				w.sendData(&row.wrongField, row.body, row.detail)
 			}
 			if l := h.nsids(t, nvme.CNSAllocatedNSIDs); !slices.Equal(l, nvme.NSIDList{1}) {
 				t.Errorf("allocated %v", l)
@@ -276,7 +276,8 @@ func TestWrongManagement(t *testing.T) {
 // wrongBody is a wrongField with the data of the host.
 type wrongBody struct {
 	wrongField
-	body []byte
+	body   []byte
+	detail uint64 // Command Specific Information
 }
 
 func wrongManagement(cntlid uint16) []wrongBody {
@@ -291,8 +292,9 @@ func wrongManagement(cntlid uint16) []wrongBody {
 	ofNSID := createNamespace
 	ofNSID.SetNSID(5)
 	row := func(name string, cmd nvme.Command, body []byte, st nvme.Status, at int) wrongBody {
-		return wrongBody{wrongField{name, adminQueue, cmd, len(body), st, at, 0}, body}
+		return wrongBody{wrongField{name, adminQueue, cmd, len(body), st, at, 0}, body, 0}
 	}
+	detailed := func(detail uint64, b wrongBody) wrongBody { b.detail = detail; return b }
 	events := logOf(nvme.GetLogPage{LID: nvme.LogPersistent, Length: 512})
 	return []wrongBody{
 		row("management, SEL 2", sel2, spec(func(*nvme.NamespaceSpec) {}), nvme.StatusInvalidField, 40),
@@ -306,8 +308,8 @@ func wrongManagement(cntlid uint16) []wrongBody {
 		row("create, NMIC 2", createNamespace, spec(func(p *nvme.NamespaceSpec) { p.NMIC = 2 }), nvme.StatusInvalidField, nowhere),
 		row("create, NVM set 1", createNamespace, spec(func(p *nvme.NamespaceSpec) { p.NVMSETID = 1 }), nvme.StatusInvalidField, nowhere),
 		row("create, ANA group 129", createNamespace, spec(func(p *nvme.NamespaceSpec) { p.ANAGRPID = 129 }), nvme.StatusANAGroupInvalid, nowhere),
-		row("create, too large", createNamespace, createOf(257, 0, 0), nvme.StatusInsufficientCapacity, nowhere),
-		row("create, absurdly large", createNamespace, createOf(math.MaxUint64, 0, 0), nvme.StatusInsufficientCapacity, nowhere),
+		detailed(257*4096, row("create, too large", createNamespace, createOf(257, 0, 0), nvme.StatusInsufficientCapacity, nowhere)),
+		detailed(math.MaxUint64, row("create, absurdly large", createNamespace, createOf(math.MaxUint64, 0, 0), nvme.StatusInsufficientCapacity, nowhere)),
 		row("delete the operator's", remove(1), nil, nvme.StatusOperationDenied, nowhere),
 		row("delete all, the operator's too", remove(nvme.NSIDAll), nil, nvme.StatusOperationDenied, nowhere),
 		row("delete none", remove(7), nil, nvme.StatusInvalidNamespace, 4),
@@ -317,9 +319,9 @@ func wrongManagement(cntlid uint16) []wrongBody {
 		row("attach all", attachmentOf(nvme.NSIDAll, nvme.NSAttach), list(cntlid), nvme.StatusInvalidNamespace, 4),
 		row("attach, 16 bytes", attachmentOf(1, nvme.NSAttach), make([]byte, 16), nvme.StatusSGLLengthInvalid, 24),
 		row("attach to nobody", attachmentOf(1, nvme.NSAttach), list(), nvme.StatusInvalidControllerList, nowhere),
-		row("attach to a controller twice", attachmentOf(1, nvme.NSDetach), list(cntlid, cntlid), nvme.StatusInvalidControllerList, nowhere),
-		row("attach to no controller", attachmentOf(1, nvme.NSDetach), list(0xfff0), nvme.StatusInvalidControllerList, nowhere),
-		row("attach what is attached", attachmentOf(1, nvme.NSAttach), list(cntlid), nvme.StatusNamespaceAlreadyAttached, nowhere),
+		detailed(4, row("attach to a controller twice", attachmentOf(1, nvme.NSDetach), list(cntlid, cntlid), nvme.StatusInvalidControllerList, nowhere)),
+		detailed(2, row("attach to no controller", attachmentOf(1, nvme.NSDetach), list(0xfff0), nvme.StatusInvalidControllerList, nowhere)),
+		detailed(2, row("attach what is attached", attachmentOf(1, nvme.NSAttach), list(cntlid), nvme.StatusNamespaceAlreadyAttached, nowhere)),
 		row("persistent events without a context", events, make([]byte, 512), nvme.StatusCommandSequence, nowhere),
 	}
 }

@@ -407,11 +407,11 @@ func (w *wrongSender) send(row *wrongField) {
 	if row.data > 0 {
 		data = make([]byte, row.data)
 	}
-	w.sendData(row, data)
+	w.sendData(row, data, 0)
 }
 
-// sendData is send with the data of the host.
-func (w *wrongSender) sendData(row *wrongField, data []byte) {
+// sendData is send with the data of the host, and with the Command Specific Information of the error.
+func (w *wrongSender) sendData(row *wrongField, data []byte, detail uint64) {
 	w.t.Helper()
 	side, queue, n := w.h, w.h.Admin(), &w.count[0]
 	switch row.on {
@@ -439,6 +439,7 @@ func (w *wrongSender) sendData(row *wrongField, data []byte) {
 	}
 	want := nvme.ErrorEntry{
 		Count: *n, SQID: queue.ID(), CID: r.Cmd.CID(), StatusPhase: uint16(r.Status()) << 1, Location: uint16(row.at), LBA: row.lba,
+		Specific: detail,
 	}
 	if row.cmd.Opcode() != nvme.OpFabrics {
 		want.NSID = row.cmd.NSID()

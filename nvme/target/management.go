@@ -3,6 +3,8 @@ package target
 import (
 	"errors"
 	"io/fs"
+	"math"
+	"math/bits"
 	"slices"
 
 	"github.com/google/uuid"
@@ -64,7 +66,7 @@ func (r *Request) createNamespace() {
 	s.managed.mu.Unlock()
 	if !st.OK() {
 		if st == nvme.StatusInsufficientCapacity {
-			r.engine.detail = spec.NSZE * uint64(createdBlocks[spec.Format()]) // what it takes
+			r.engine.detail = bytesOf(&spec)
 		}
 		r.fail(st, noLoc)
 		return
@@ -73,6 +75,14 @@ func (r *Request) createNamespace() {
 		"host", r.engine.q.ctrl.hostNQN)
 	r.CQE.SetDW0(n.NSID)
 	r.respond(nvme.StatusSuccess)
+}
+
+// bytesOf returns how many bytes a namespace takes, or as many as can be said.
+func bytesOf(spec *nvme.NamespaceSpec) uint64 {
+	if beyond, n := bits.Mul64(spec.NSZE, uint64(createdBlocks[spec.Format()])); beyond == 0 {
+		return n
+	}
+	return math.MaxUint64
 }
 
 // plan returns what a namespace that a host wants will be, or why it can't exist. Called with managed.mu held.
