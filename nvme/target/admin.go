@@ -63,7 +63,7 @@ var (
 		nvme.OpNSManagement: nvme.EffectScopeSubsystem | nvme.EffectContentChange | nvme.EffectInventoryChange,
 		nvme.OpNSAttachment: nvme.EffectScopeNamespace | nvme.EffectScopeController | nvme.EffectInventoryChange,
 	}
-	// ioOpcodes are of namespace scope.
+	// ioOpcodes are the I/O commands.
 	ioOpcodes = map[nvme.Opcode]nvme.Effects{
 		nvme.OpFlush:              0,
 		nvme.OpWrite:              nvme.EffectContentChange,

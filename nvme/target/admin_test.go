@@ -186,18 +186,17 @@ func TestLogByIndex(t *testing.T) {
 	}
 }
 
-// TestCommandScopes: every command in the Commands Supported and Effects log has a scope, as LPA promises ("Commands
-// Supported and Effects Data Structure", CSP).
+// TestCommandScopes: every admin command in the Commands Supported and Effects log has a scope, as LPA promises ("Commands
+// Supported and Effects Data Structure", CSP). I/O commands report none: Linux warns of each effect there that it
+// doesn't know.
 func TestCommandScopes(t *testing.T) {
 	tg := newManaged(t, newMemPool(1<<20), newMemStore())
 	q := dial(t, tg)
 	connectAdmin(q, testNQN, 0)
 	log := effectsOf(q)
-	for what, all := range map[string][256]nvme.Effects{"admin": log.Admin, "I/O": log.IO} {
-		for op, e := range all {
-			if supported := e&nvme.EffectSupported != 0; supported != (e>>20 != 0) {
-				t.Errorf("%s command %#x: %#x", what, op, uint32(e))
-			}
+	for op, e := range log.Admin {
+		if supported := e&nvme.EffectSupported != 0; supported != (e>>20 != 0) {
+			t.Errorf("admin command %#x: %#x", op, uint32(e))
 		}
 	}
 	for op, want := range map[nvme.Opcode]nvme.Effects{
@@ -210,8 +209,11 @@ func TestCommandScopes(t *testing.T) {
 			t.Errorf("admin command %#x: %#x, want %#x", op, uint32(got), uint32(want))
 		}
 	}
-	if got, want := log.IO[nvme.OpWrite], nvme.EffectSupported|nvme.EffectContentChange|nvme.EffectScopeNamespace; got != want {
-		t.Errorf("Write: %#x, want %#x", uint32(got), uint32(want))
+	const known = nvme.EffectSupported | nvme.EffectContentChange
+	for op, e := range log.IO {
+		if e&^known != 0 {
+			t.Errorf("I/O command %#x: %#x", op, uint32(e))
+		}
 	}
 }
 

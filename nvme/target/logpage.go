@@ -188,7 +188,7 @@ func (c *controller) effectsLog() []byte {
 			p.Admin[op] |= nvme.EffectSupported | e
 		}
 		for op, e := range ioOpcodes {
-			p.IO[op] = nvme.EffectSupported | nvme.EffectScopeNamespace | e
+			p.IO[op] = nvme.EffectSupported | e // without a scope, of which Linux would warn ("unusual effects")
 		}
 	}
 	if c.sub.managed != nil {
