@@ -177,3 +177,34 @@ func allTests(t *testing.T) map[string]bool {
 	}
 	return all
 }
+
+// The package comments of the largest rooms say which file to look in for what. They name all files that exist, and no
+// others.
+func TestDocumentedFiles(t *testing.T) {
+	name := regexp.MustCompile(`\b[a-z_0-9]+\.go\b`)
+	for _, room := range []string{"nvme/target", "fabric/rdma/roce"} {
+		doc := string(readFile(t, "../"+room+"/doc.go"))
+		_, table, found := strings.Cut(doc, "# Where to change what")
+		if !found {
+			t.Errorf("%s/doc.go has no table of files", room)
+		}
+		inTable := append(name.FindAllString(table, -1), "doc.go")
+		paths, err := filepath.Glob("../" + room + "/*.go")
+		if err != nil {
+			t.Fatal(err)
+		}
+		there := map[string]bool{}
+		for _, path := range paths {
+			file := filepath.Base(path)
+			there[file] = true
+			if !strings.HasSuffix(file, "_test.go") && !slices.Contains(inTable, file) {
+				t.Errorf("%s/doc.go doesn't say what %s is for", room, file)
+			}
+		}
+		for _, file := range name.FindAllString(doc, -1) {
+			if !there[file] {
+				t.Errorf("%s/doc.go names %s, which isn't there", room, file)
+			}
+		}
+	}
+}
