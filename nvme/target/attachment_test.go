@@ -1,8 +1,6 @@
 package target
 
 import (
-	"encoding/json"
-	"fmt"
 	"slices"
 	"testing"
 
@@ -174,40 +172,6 @@ func TestDetachedBound(t *testing.T) {
 	}
 	m.mu.Unlock()
 	s.close()
-}
-
-// TestAttachmentsAdopted: what an earlier version stored by NSIDs belongs to the namespaces that have them when it is
-// first read, and only to them.
-func TestAttachmentsAdopted(t *testing.T) {
-	pool, store := newMemPool(1<<20), newMemStore()
-	tg, s := startNumbered(t, pool, store, 1)
-	created := create(s.admin, nvme.NMICShared)
-	host, name := s.admin.q.ctrl.hostNQN, tg.Subsystem(testNQN).stateName("namespaces")
-	s.close()
-	closeTarget(t, tg)
-	var saved map[string]json.RawMessage
-	if err := json.Unmarshal(store.kept[name], &saved); err != nil {
-		t.Fatal(err)
-	}
-	delete(saved, "attachments")
-	saved["hosts"] = fmt.Appendf(nil, `{"%s":[1,%d]}`, host, created)
-	b, err := json.Marshal(saved)
-	if err != nil {
-		t.Fatal(err)
-	}
-	store.put(name, b)
-
-	for _, tc := range []struct {
-		id   byte
-		want []uint32
-	}{{1, []uint32{created}}, {2, []uint32{1, created}}} {
-		tg, s = startNumbered(t, pool, store, tc.id)
-		if l := nsidsOf(s.admin, nvme.CNSActiveNSIDs); !slices.Equal(l, tc.want) {
-			t.Errorf("volume %d: attached %v, want %v", tc.id, l, tc.want)
-		}
-		s.close()
-		closeTarget(t, tg)
-	}
 }
 
 // TestAttachmentOfANA: no namespace is attached to a controller that can never reach it.

@@ -20,8 +20,8 @@ var (
 	ErrConfig = errors.New("invalid target configuration")
 	// ErrExists: the subsystem, namespace or port exists already, or another namespace has one of its identifiers.
 	ErrExists = errors.New("already exists")
-	// ErrState: what Config.Store kept of a subsystem or namespace can't be used: it is damaged, or was written by a
-	// later version of the program. The subsystem or namespace isn't served.
+	// ErrState: what Config.Store kept of a subsystem or namespace can't be used: it is damaged, or was written by
+	// another version of the program. The subsystem or namespace isn't served.
 	ErrState = errors.New("saved state can't be used")
 	// ErrNotFound: there is no such subsystem, namespace or port.
 	ErrNotFound = errors.New("not found")

@@ -1,6 +1,7 @@
 package target
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -65,8 +66,8 @@ type savedNamespaces struct {
 	// Attachments has for each host the UUIDs of the created namespaces that it attached, and of the operator's that it
 	// detached.
 	Attachments map[string][]string `json:"attachments"`
-	// Hosts is what earlier versions stored in place of Attachments: NSIDs.
-	Hosts map[string][]uint32 `json:"hosts,omitempty"`
+	// Hosts is what earlier versions stored in place of Attachments.
+	Hosts json.RawMessage `json:"hosts,omitempty"`
 	// Pending are volumes that were being made or removed. The next run removes them, and no volume that isn't listed.
 	Pending []string `json:"pending,omitempty"`
 }
@@ -112,6 +113,9 @@ func (s *Subsystem) loadNamespaces() error {
 	if err := s.loadState(stateNamespaces, &saved); err != nil {
 		return err
 	}
+	if saved.Hosts != nil {
+		return s.stateError(stateNamespaces, errors.New(`it has "hosts", of an earlier version: remove them, and have hosts attach and detach again`))
+	}
 	for _, name := range saved.Pending {
 		// If that fails, only space is lost: no reason to keep hosts from the rest.
 		if !s.removeLeft(name) {
@@ -137,26 +141,6 @@ func (s *Subsystem) loadAttachments(saved *savedNamespaces) error {
 			}
 			m.differ(host, id)
 		}
-	}
-	return s.adoptAttachments(saved.Hosts)
-}
-
-// adoptAttachments moves what earlier versions stored under NSIDs to the namespaces that have them now, before other
-// namespaces do.
-func (s *Subsystem) adoptAttachments(hosts map[string][]uint32) error {
-	m := s.managed
-	for host, nsids := range hosts {
-		for _, nsid := range nsids {
-			if nsid < 1 || nsid > MaxNSID {
-				return s.stateError(stateNamespaces, fmt.Errorf("NSID %d", nsid))
-			}
-			if ns := s.namespace(nsid); ns != nil {
-				m.differ(host, ns.uuid)
-			}
-		}
-	}
-	if len(hosts) > 0 {
-		_ = s.saveNamespaces(m.created, m.hosts) // if that fails the next run does the same
 	}
 	return nil
 }

@@ -270,8 +270,8 @@ func TestSavedNamespaceErrors(t *testing.T) {
 		`{"created":[{"nsid":600,"uuid":"` + createdUUID + `","size":4096,"block_size":512,"ana_group":999}]}`: in +
 			"namespace 600, which a host created: saved state can't be used: " + name + ": namespace 600: ANA group 999, the largest is 128",
 		`{"created":[{"nsid":600,"uuid":"` + createdUUID + `","size":8192,"block_size":512}]}`: in + "namespace 600, which a host created: there is no such volume, or it is open",
-		`{"hosts":{"h":[0]}}`:    in + "saved state can't be used: " + name + ": NSID 0",
-		`{"hosts":{"h":[1025]}}`: in + "saved state can't be used: " + name + ": NSID 1025",
+		`{"created":[],"hosts":{"h":[1]}}`: in + "saved state can't be used: " + name +
+			`: it has "hosts", of an earlier version: remove them, and have hosts attach and detach again`,
 		`{"created":[{"nsid":512,"uuid":"` + createdUUID + `","size":4096,"block_size":512,"ana_group":1}]}`: in +
 			"namespace 512, which a host created: saved state can't be used: " + name + ": NSID below 513",
 	} {

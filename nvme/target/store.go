@@ -41,47 +41,34 @@ func (ns *Namespace) loadState(what string) ([]byte, error) {
 		return nil, err
 	}
 	var s storedState
-	if json.Unmarshal(b, &s) != nil || s.State == nil {
-		return b, nil //nolint:nilerr // it doesn't say of which volume it is
+	if err := json.Unmarshal(b, &s); err != nil {
+		return nil, ns.stateError(what, err)
+	}
+	if s.State == nil {
+		return nil, ns.stateError(what, errors.New("it doesn't say of which volume it is"))
 	}
 	return s.State, nil
 }
 
-// adoptState moves what earlier versions stored of the namespace's volume to the UUID that it has now: the one that they
-// derived didn't depend on the volume. Otherwise an upgrade would silently end reservations and write protection.
-func (ns *Namespace) adoptState() error {
-	volume := volumeName(&ns.info)
+// refuseFormer refuses a namespace of which an earlier version stored something, under a UUID that didn't depend on the
+// volume: otherwise a reservation or write protection would silently end.
+func (ns *Namespace) refuseFormer() error {
+	volume, former := volumeName(&ns.info), deriveUUID(ns.sub.nqn, ns.nsid, "")
 	if ns.store() == nil || volume == "" || ns.uuid != deriveUUID(ns.sub.nqn, ns.nsid, volume) {
 		return nil
 	}
-	former := deriveUUID(ns.sub.nqn, ns.nsid, "")
 	for _, what := range namespaceStates {
-		if err := ns.adopt(volume, namespaceState(what, former), ns.stateName(what)); err != nil {
+		name := namespaceState(what, former)
+		b, err := ns.store().Load(name)
+		if err != nil {
 			return err
+		}
+		var s storedState
+		if b != nil && (json.Unmarshal(b, &s) != nil || s.State == nil || s.Volume == volume) {
+			return stateError(name, errors.New("it is of an earlier version: delete it, and have hosts set again what it says"))
 		}
 	}
 	return nil
-}
-
-// adopt moves what is stored under a name if it is of the volume. If a power failure cut short an earlier attempt, it is
-// under both names, and what is under the new one counts.
-func (ns *Namespace) adopt(volume, from, to string) error {
-	b, err := ns.store().Load(from)
-	if err != nil || b == nil {
-		return err
-	}
-	var s storedState
-	if json.Unmarshal(b, &s) != nil || s.Volume != volume {
-		return nil //nolint:nilerr // it isn't known to be of this volume
-	}
-	if now, err := ns.store().Load(to); err != nil {
-		return err
-	} else if now == nil {
-		if err := ns.sub.save(to, b); err != nil {
-			return err
-		}
-	}
-	return ns.sub.unsave(from)
 }
 
 // What is stored of a namespace.

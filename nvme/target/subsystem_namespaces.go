@@ -102,7 +102,7 @@ func (s *Subsystem) ready(c *NamespaceConfig) (*Namespace, []*Namespace, error) 
 		return nil, nil, fmt.Errorf("namespace %d %w", nsid, ErrExists)
 	}
 	ns := newNamespace(s, nsid, c)
-	if err := ns.adoptState(); err != nil {
+	if err := ns.refuseFormer(); err != nil {
 		return nil, nil, fmt.Errorf("namespace %d: %w", nsid, err)
 	}
 	if err := errors.Join(ns.loadReservation(), ns.loadBad(), ns.loadProtection()); err != nil {
