@@ -4,8 +4,8 @@ import "encoding/binary"
 
 // Completion is one completion queue entry as it lies on the wire, little-endian.
 //
-// Accessors have the names of their fields. Result is dwords 0 and 1, and DW0 the first of them. Status excludes the
-// Phase Tag in the bit below it, which Fabrics doesn't use: SetStatus clears it.
+// Accessors have the names of their fields. Result is dwords 0 and 1, and DW0 the first of them. Fabrics doesn't use the
+// SQ Identifier, which some targets set nevertheless, nor the Phase Tag, which Status excludes and SetStatus clears.
 type Completion [CompletionSize]byte
 
 // CompletionAt views the first CompletionSize bytes of b as a Completion.
@@ -18,7 +18,6 @@ func (c *Completion) SetDW0(v uint32)    { binary.LittleEndian.PutUint32(c[0:], 
 func (c *Completion) SQHD() uint16       { return binary.LittleEndian.Uint16(c[8:]) }
 func (c *Completion) SetSQHD(v uint16)   { binary.LittleEndian.PutUint16(c[8:], v) }
 func (c *Completion) SQID() uint16       { return binary.LittleEndian.Uint16(c[10:]) }
-func (c *Completion) SetSQID(v uint16)   { binary.LittleEndian.PutUint16(c[10:], v) }
 func (c *Completion) CID() uint16        { return binary.LittleEndian.Uint16(c[12:]) }
 func (c *Completion) SetCID(v uint16)    { binary.LittleEndian.PutUint16(c[12:], v) }
 func (c *Completion) Status() Status     { return Status(binary.LittleEndian.Uint16(c[14:]) >> 1) }

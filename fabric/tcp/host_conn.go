@@ -249,7 +249,6 @@ func (q *hostQueue) data(h pdu.Header, ok bool) error {
 	q.t.counters.Successes.Add(1)
 	s.cqe.Reset()
 	s.cqe.SetCID(s.cid)
-	s.cqe.SetSQID(q.attr.QID)
 	return q.complete(s, &s.cqe)
 }
 

@@ -211,7 +211,7 @@ func (q *Queue) connectIO(cmd *nvme.Command, d *nvme.ConnectData, sub *Subsystem
 // connection has ended meanwhile.
 func (q *Queue) attach(c *controller, qid uint16, size int, cmd *nvme.Command, auth bool) bool {
 	q.ctrl, q.qid = c, qid
-	sq := uint64(size) | uint64(qid)<<sqQIDShift
+	sq := uint32(size)
 	if cmd.ConnectCATTR()&nvme.CATTRNoSQFlowControl != 0 {
 		sq |= sqNoFlow
 	}

@@ -353,8 +353,8 @@ func TestQueueHead(t *testing.T) {
 		}
 	}
 	s := connect(t, tg, testNQN)
-	if id := s.io.must(command(func(c *nvme.Command) { c.SetFlush(nvme.NSIDAll) }), nil).SQID(); id != 1 {
-		t.Errorf("SQID %d of an I/O queue", id)
+	if id := s.io.must(command(func(c *nvme.Command) { c.SetFlush(nvme.NSIDAll) }), nil).SQID(); id != 0 {
+		t.Errorf("SQID %d, a reserved field", id)
 	}
 	s.close()
 	c = dial(t, tg)

@@ -25,9 +25,9 @@ type Queue struct {
 	// Set by Connect before the state becomes queueConnected.
 	ctrl *controller
 	qid  uint16
-	// sq is what completions need to know about the submission queue: its size in entries, sqNoFlow, and the QID above
-	// sqQIDShift. It is 0 until a Connect has succeeded.
-	sq atomic.Uint64
+	// sq is what completions need to know about the submission queue: its size in entries, and sqNoFlow. It is 0 until a
+	// Connect has succeeded.
+	sq atomic.Uint32
 
 	// Under Target.mu.
 	newcomer *crowd.Member[*Queue]
@@ -192,18 +192,17 @@ func (q *Queue) connected() bool {
 const (
 	sqSizeMask = 1<<20 - 1
 	sqNoFlow   = 1 << 20 // the host disabled SQ flow control
-	sqQIDShift = 32
 )
 
-// complete fills in SQID and SQHD of one more completion. An entry of the submission queue counts as free when its
-// command is answered, not when it is taken, so that a host that obeys SQHD never has more commands outstanding than
-// the transport can hold. Without flow control, and before Connect has succeeded, SQHD stays as it is.
+// complete fills in SQHD of one more completion. An entry of the submission queue counts as free when its command is
+// answered, not when it is taken, so that a host that obeys SQHD never has more commands outstanding than the transport
+// can hold. Without flow control, and before Connect has succeeded, SQHD stays as it is. The SQ Identifier is a reserved
+// field over Fabrics.
 func (q *Queue) complete(cqe *nvme.Completion) {
 	n := q.completed.Add(1)
 	sq := q.sq.Load()
-	cqe.SetSQID(uint16(sq >> sqQIDShift))
 	if size := sq & sqSizeMask; size != 0 && sq&sqNoFlow == 0 {
-		cqe.SetSQHD(uint16(n % size))
+		cqe.SetSQHD(uint16(n % uint64(size)))
 	}
 }
 
