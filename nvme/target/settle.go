@@ -76,10 +76,10 @@ func (c *controller) settled() (flush bool) {
 	return flush
 }
 
-// goLive lets commands be executed, and the keep-alive timer run, if the controller is ready and not shut down. Called
-// with mu held.
+// goLive lets commands be executed, and the keep-alive timer run, if the controller is ready, and neither shut down nor
+// fatal. Called with mu held.
 func (c *controller) goLive() {
-	live := c.cc.Enabled() && c.csts.Ready() && c.csts.Shutdown() == nvme.CSTSShutdownNone && !c.dead
+	live := c.cc.Enabled() && c.csts == nvme.CSTSReady && !c.dead
 	if !c.live.Swap(live) && live {
 		c.startKeepAlive()
 	}

@@ -47,6 +47,22 @@ var (
 	ccDown = setProperty(nvme.PropCC, uint64(nvme.CCFabrics|nvme.CCEnable|nvme.CCSHNNormal))
 )
 
+// TestFatalStays: a controller whose connections are about to end because of a fatal status executes no commands, even if
+// its host takes back a shutdown meanwhile.
+func TestFatalStays(t *testing.T) {
+	s := connect(t, newTarget(t, newTestVolume(1<<20, 4096)), testNQN)
+	defer s.close()
+	s.admin.must(ccDown, nil)
+	c := s.admin.q.ctrl
+	c.mu.Lock()
+	c.csts |= nvme.CSTSFatal // as fatal does before the connections end
+	c.mu.Unlock()
+	s.admin.must(ccOn, nil)
+	if c.live.Load() || !status(s.admin).Fatal() {
+		t.Errorf("live %t, CSTS %#x", c.live.Load(), uint32(status(s.admin)))
+	}
+}
+
 // TestResetWaitsForVolume: a controller is disabled (CSTS.RDY = 0) only when no write can reach the volume any more,
 // and not enabled again before that.
 func TestResetWaitsForVolume(t *testing.T) {
