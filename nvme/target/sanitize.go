@@ -26,9 +26,9 @@ const (
 type sanitizer struct {
 	mu       sync.Mutex // one change at a time
 	now      atomic.Pointer[sanitizeState]
-	done     atomic.Int64 // bytes of total
-	total    atomic.Int64
-	complete atomic.Int32 // passes
+	done     atomic.Int64  // bytes, of all passes
+	total    atomic.Uint64 // bytes, of one pass
+	complete atomic.Int32  // passes
 }
 
 // sanitizeState is that state as it is stored. It is never modified.
@@ -205,11 +205,11 @@ func (s *Subsystem) runSanitize(now *sanitizeState, by *controller) {
 	if now.UUIDs != nil {
 		all = slices.DeleteFunc(all, func(ns *Namespace) bool { return !slices.Contains(now.UUIDs, nvme.HostID(ns.uuid).String()) })
 	}
-	var total int64
+	var total uint64
 	for _, ns := range all {
-		total += int64(ns.blocks.Load() << ns.shift)
+		total += ns.blocks.Load() << ns.shift
 	}
-	s.sanitize.total.Store(max(total*int64(now.passes()), 1))
+	s.sanitize.total.Store(total)
 	s.work.Go(func() {
 		err := s.eraseAll(all, now)
 		if s.ctx.Err() != nil {
@@ -293,7 +293,8 @@ func (s *Subsystem) sanitizeLog() nvme.SanitizeLog {
 		OverwriteTimeND: unknown, BlockEraseTimeND: unknown, CryptoEraseTimeND: unknown,
 	}
 	if now.State == nvme.SanitizeInProgress {
-		p.SPROG = uint16(min(float64(s.sanitize.done.Load())/float64(max(s.sanitize.total.Load(), 1))*65536, 65535))
+		total := float64(max(s.sanitize.total.Load(), 1)) * float64(now.passes())
+		p.SPROG = uint16(min(float64(s.sanitize.done.Load())/total*65536, 65535))
 		if now.passes() > 1 {
 			p.SSTAT = now.State.WithPasses(int(s.sanitize.complete.Load()))
 		}

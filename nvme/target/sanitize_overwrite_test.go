@@ -86,3 +86,26 @@ func TestSanitizePasses(t *testing.T) {
 	}
 	sanitized(t, aer)
 }
+
+// TestSanitizeHuge: the progress of 16 passes over a volume of 1 EiB begins at 0.
+func TestSanitizeHuge(t *testing.T) {
+	v := newTestVolume(overwriteStep, 512)
+	v.info.Size = 1 << 60
+	s := connectAs(t, newTarget(t, v), 1)
+	defer s.close()
+	aer := s.admin.start(asyncEvent(1), nil)
+	v.setHold(true)
+	s.admin.must(sanitizeCommand(nvme.SanitizeOverwrite, 0, 0, 0), nil)
+	<-v.arrived
+	v.mu.Lock()
+	first := v.held[0]
+	v.held = nil
+	v.mu.Unlock()
+	v.execute(first)
+	<-v.arrived
+	if p := readSanitize(s.admin, true); p.SPROG != 0 {
+		t.Errorf("at %d of 65536 after 1 MiB", p.SPROG)
+	}
+	v.release() // beyond the end of what there is: the operation fails
+	sanitized(t, aer)
+}
