@@ -160,6 +160,8 @@ func (r *Request) reservationReport() {
 		r.fail(nvme.StatusInvalidField, offCDW10)
 	case !r.Cmd.ResvExtended():
 		r.fail(nvme.StatusHostIDInconsistent, offEDS) // Fabrics has only 128 bits
+	case r.engine.q.ctrl.hostID.IsZero():
+		r.fail(nvme.StatusHostIDNotInitialized, noLoc)
 	case r.mapSGL(int(n)):
 		r.withMemory(int(n), (*Request).replyReservations)
 	}
@@ -170,7 +172,8 @@ func (r *Request) replyReservations() {
 	r.replyWith(status.AppendTo(nil))
 }
 
-// reservationReport lists every controller of each registrant, and the registrants that have none now.
+// reservationReport lists every controller of each registrant, and the registrants that have none now, as NVMe 1.4 and
+// 2.0 demand; since 2.1 each registrant is listed once.
 func (ns *Namespace) reservationReport() nvme.ResvStatus {
 	v := ns.resv.now.Load()
 	p := nvme.ResvStatus{Generation: v.generation, Type: v.kind, Persist: v.persist}

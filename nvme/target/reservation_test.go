@@ -493,6 +493,7 @@ func TestReservationWithoutHostID(t *testing.T) {
 	} {
 		op.run(s.io)
 	}
+	s.io.fails(command(func(c *nvme.Command) { c.SetResvReport(1, 64) }), make([]byte, 64), nvme.StatusHostIDNotInitialized|dnr)
 	var id nvme.IdentifyController
 	page := make([]byte, nvme.PageSize)
 	s.admin.must(command(func(c *nvme.Command) { c.SetIdentify(nvme.CNSController, 0, 0, 0) }), page)
