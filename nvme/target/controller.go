@@ -309,14 +309,15 @@ func (c *controller) enable() {
 	}
 }
 
-// reset is a Controller Level Reset: I/O queues and held event requests end, features get their defaults, and the error
-// log is emptied. The admin queue stays. Called with mu held.
+// reset is a Controller Level Reset: I/O queues and held event requests end, features get their defaults, the error log
+// is emptied, and the Persistent Event log gets an event. The admin queue stays. Called with mu held.
 func (c *controller) reset() (held []*Request, queues []*Queue) {
 	c.live.Store(false)
 	c.csts &= nvme.CSTSReady
 	c.features.reset(c.t)
 	c.noCache.Store(false)
 	c.errors.clear()
+	c.sub.noteReset(c)
 	held, queues = c.events.takeAll(), c.takeQueues()
 	c.events, c.anaCounts = events{}, anaCounts{}
 	return held, queues

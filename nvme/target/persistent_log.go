@@ -59,10 +59,22 @@ func (s *Subsystem) loadEvents() error {
 		}
 	}
 	l.kept.PowerCycles++
-	on := nvme.PowerOnEvent{PowerCycle: uint32(l.kept.PowerCycles), Timestamp: wallClock()}
-	nvme.PutPadded(on.Firmware[:], s.firmware)
-	s.noteEvent(nvme.PersistentPowerOn, nil, &on)
+	s.noteReset(nil)
 	return nil
+}
+
+// noteReset enters that a controller was reset, or, with nil, that the subsystem was started.
+func (s *Subsystem) noteReset(c *controller) {
+	e := nvme.PowerOnEvent{
+		PowerCycle: uint32(s.persistent.kept.PowerCycles), // constant by now
+		PowerOn:    uint64(time.Duration(s.t.Now()).Milliseconds()),
+		Timestamp:  wallClock(),
+	}
+	nvme.PutPadded(e.Firmware[:], s.firmware)
+	if c != nil {
+		e.CNTLID = c.id
+	}
+	s.noteEvent(nvme.PersistentPowerOn, c, &e)
 }
 
 // wallClock returns the time for events: milliseconds since 1970, in 48 bits.
@@ -70,7 +82,7 @@ func wallClock() uint64 { return uint64(time.Now().UnixMilli()) & (1<<48 - 1) }
 
 // noteEvent enters an event of a controller, or of none. data is a pointer to one of the event types.
 func (s *Subsystem) noteEvent(kind nvme.PersistentEventType, c *controller, data any) {
-	if s.t.store == nil {
+	if s.t.store == nil || s.discovery {
 		return
 	}
 	e := nvme.PersistentEvent{Type: kind, Revision: 1, Timestamp: wallClock(), Data: nvme.PersistentData(data)}
@@ -90,10 +102,12 @@ func (s *Subsystem) noteEvent(kind nvme.PersistentEventType, c *controller, data
 	s.keepEvents()
 }
 
-// withoutLeast returns a log that is too long without its least informative event: the oldest timestamp change, which
-// every host that connects causes, or else the oldest event.
+// withoutLeast returns a log that is too long without its least informative event: the oldest timestamp change or reset
+// of a controller, which hosts cause by connecting, or else the oldest event.
 func withoutLeast(events []nvme.PersistentEvent) []nvme.PersistentEvent {
-	i := slices.IndexFunc(events, func(e nvme.PersistentEvent) bool { return e.Type == nvme.PersistentTimestamp })
+	i := slices.IndexFunc(events, func(e nvme.PersistentEvent) bool {
+		return e.Type == nvme.PersistentTimestamp || e.Type == nvme.PersistentPowerOn && e.CNTLID != 0
+	})
 	return slices.Delete(slices.Clone(events), max(i, 0), max(i, 0)+1)
 }
 

@@ -218,6 +218,38 @@ func TestPersistentEventsOfHosts(t *testing.T) {
 	}
 }
 
+// TestPersistentReset: a Controller Level Reset is an event, of the controller that was reset (NVMe base, "Power-on or
+// Reset Event"). Resets displace no other events of the subsystem. Those of discovery controllers, which have no such
+// log, are saved nowhere.
+func TestPersistentReset(t *testing.T) {
+	store := newMemStore()
+	tg := newTargetWith(t, func(c *Config) { c.Store = store }, newTestVolume(1<<20, 512))
+	d := dial(t, tg)
+	connectAdmin(d, nvme.DiscoveryNQN, 0)
+	d.must(ccOff, nil)
+	s := connectAs(t, tg, 1)
+	defer s.close()
+	for range maxPersistentEvents + 10 {
+		s.admin.must(ccOff, nil)
+		s.admin.must(ccOn, nil)
+	}
+	h, events := readEvents(s.admin, nvme.PersistentEstablish)
+	for i, e := range events {
+		cntlid := s.cntlid
+		if i == len(events)-1 {
+			cntlid = 0 // the start of the subsystem
+		}
+		on, err := e.Decode()
+		if d, ok := on.(*nvme.PowerOnEvent); err != nil || !ok || d.CNTLID != cntlid || e.CNTLID != cntlid || uint64(d.PowerCycle) != h.PowerCycles {
+			t.Fatalf("event %d of %d: %+v, %v, of controller %d", i, len(events), on, err, e.CNTLID)
+		}
+	}
+	tg.Subsystem(testNQN).work.wait()
+	if len(events) != maxPersistentEvents || len(store.kept) != 1 {
+		t.Errorf("%d events, %d logs saved", len(events), len(store.kept))
+	}
+}
+
 // TestPersistentEventsFull: nor do they if the log is full of the subsystem's events.
 func TestPersistentEventsFull(t *testing.T) {
 	s := connectAs(t, newTargetWith(t, func(c *Config) { c.Store = newMemStore() }, newTestVolume(1<<20, 512)), 1)
@@ -320,10 +352,13 @@ func TestPersistentEventData(t *testing.T) {
 
 		on := nvme.PowerOnEvent{PowerCycle: 1, Timestamp: start}
 		nvme.PutPadded(on.Firmware[:], defaultFirmware)
+		reset := on
+		reset.CNTLID, reset.PowerOn, reset.Timestamp = s.cntlid, 3000, start+3000
 		want := []any{
 			&on,
 			&nvme.TimestampChangeEvent{Previous: 2000, SinceReset: 2000},
 			&nvme.TimestampChangeEvent{Previous: 8000, SinceReset: 3000},
+			&reset,
 			&nvme.TimestampChangeEvent{Previous: 500, SinceReset: 500},
 			&nvme.TimestampChangeEvent{Previous: 499, SinceReset: 1000}, // the sum modulo 2^48
 			&nvme.FormatStartEvent{NSID: 1, FNA: 1 << 3, CDW10: 1 << 9},
