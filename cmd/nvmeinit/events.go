@@ -28,7 +28,7 @@ func eventDetail(e *nvme.PersistentEvent) object {
 	case *nvme.PowerOnEvent:
 		firmware := nvme.Text(d.Firmware[:])
 		return object{
-			detail("start %d, firmware %s", d.PowerCycle, firmware), {"fw_rev", "", firmware}, {"power_cycle_count", "", d.PowerCycle},
+			detail("power cycle %d, firmware %s", d.PowerCycle, firmware), {"fw_rev", "", firmware}, {"power_cycle_count", "", d.PowerCycle},
 		}
 	case *nvme.ChangeNamespaceEvent:
 		what := detail("namespace %d created", d.NSID)
