@@ -124,13 +124,24 @@ func (r *Request) waitAlone() {
 		half.engine.ns = nil
 		ns.put(half.engine.q.shard)
 	}
+	r.engine.waited = false
 	ns.exclude(r, func() { r.runFused(ns) })
 }
 
-// runFused begins with the Compare, whose data it fetches.
+// runFused begins with the Compare, whose data it fetches. A pair that waited while its host is silent lets others have
+// the namespace until the host is heard of.
 func (r *Request) runFused(ns *Namespace) {
 	compare := r.engine.mate
+	down := r.engine.q.state.Load() == queueDown
+	if r.engine.waited && !down && r.postponed(func(r *Request) { ns.exclude(r, func() { r.runFused(ns) }) }) {
+		ns.include()
+		return
+	}
 	r.engine.alone = ns
+	if down {
+		r.endFused(nvme.StatusAbortSQDeleted, nvme.StatusAbortSQDeleted)
+		return
+	}
 	for _, half := range []*Request{compare, r} {
 		if half.engine.q.ctrl.namespace(ns.nsid) != ns || !ns.get(half.engine.q.shard) {
 			r.endFused(nvme.StatusInvalidNamespace|nvme.StatusDNR, nvme.StatusInvalidNamespace|nvme.StatusDNR)

@@ -182,7 +182,7 @@ func (ns *Namespace) exclude(r *Request, run func()) {
 	g.owners = append(g.owners, owner{r, run})
 	ns.state.Or(nsClosed)
 	g.mu.Unlock()
-	ns.quiet()
+	ns.quiet(false)
 	if ns.state.Load()&nsRemoved != 0 {
 		ns.turnAway()
 	}
@@ -191,8 +191,8 @@ func (ns *Namespace) exclude(r *Request, run func()) {
 	}
 }
 
-// quiet gives the first owner its turn if the namespace is unused.
-func (ns *Namespace) quiet() {
+// quiet gives the first owner its turn if the namespace is unused. waited says that the owner hasn't just come.
+func (ns *Namespace) quiet(waited bool) {
 	g := &ns.gate
 	g.mu.Lock()
 	if g.running || len(g.owners) == 0 || ns.users() != 0 {
@@ -200,9 +200,12 @@ func (ns *Namespace) quiet() {
 		return
 	}
 	g.running = true
-	run := g.owners[0].run
+	first := g.owners[0]
+	if first.r != nil && (waited || len(g.owners) > 1) {
+		first.r.engine.waited = true
+	}
 	g.mu.Unlock()
-	run()
+	first.run()
 }
 
 // include ends what exclude began.
@@ -239,7 +242,7 @@ func (ns *Namespace) next() {
 	g.mu.Lock()
 	g.running = false
 	g.mu.Unlock()
-	ns.quiet()
+	ns.quiet(true)
 }
 
 // withdraw removes commands from those that wait to have the namespace alone. Parked commands go on only if they waited

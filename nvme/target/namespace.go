@@ -136,7 +136,7 @@ func (ns *Namespace) get(shard int) bool {
 
 func (ns *Namespace) put(shard int) {
 	if ns.shards[shard].users.Add(-1) == 0 && ns.state.Load()&(nsRemoved|nsClosed) != 0 {
-		ns.quiet()
+		ns.quiet(true)
 		ns.tellDrained()
 	}
 }

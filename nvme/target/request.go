@@ -35,6 +35,7 @@ type engineState struct {
 
 	mate      *Request                    // the other half of a fused operation; nil once the Compare is answered
 	alone     *Namespace                  // the Write's namespace, which a fused operation has alone
+	waited    bool                        // the pair waited for that; in the Write
 	turn      bool                        // it was parked, and is let in before the next owner gets the namespace alone
 	chainDone func(*Request, nvme.Status) // gets the end of a chain; nil: respond
 

@@ -39,6 +39,13 @@ var waits = map[string]func(t *testing.T, tg *Target, v *testVolume) (s *session
 		third.io.start(fusedCommand(nvme.OpWrite, nvme.FuseSecond, 8, 1), make([]byte, 4096))
 		return s, s.writes(1, 2), v.release
 	},
+	"as a pair": func(t *testing.T, tg *Target, v *testVolume) (*session, *fakeRequest, func()) {
+		s, third := connectAlive(t, tg), connectAs(t, tg, 3)
+		v.setHold(true)
+		third.io.start(ioCommand(nvme.OpRead, 8, 1, 0), make([]byte, 4096))
+		s.io.start(fusedCommand(nvme.OpCompare, nvme.FuseFirst, 0, 1), make([]byte, 4096))
+		return s, s.io.start(fusedCommand(nvme.OpWrite, nvme.FuseSecond, 0, 1), bytes.Repeat([]byte{2}, 4096)), v.release
+	},
 	"for memory": func(t *testing.T, tg *Target, _ *testVolume) (*session, *fakeRequest, func()) {
 		s := connectAlive(t, tg)
 		s.io.allocNever = true
