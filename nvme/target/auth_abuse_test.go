@@ -124,6 +124,7 @@ func TestAuthenticationTimeoutEarly(t *testing.T) {
 	inBubble(t, func(t *testing.T, tg *Target) {
 		c := dial(t, tg)
 		connectAdmin(c, testNQN, 0)
+		c.q.state.Store(queueAuthenticating)
 		c.q.newAuth(c.q.ctrl)
 		time.Sleep(2*time.Minute + time.Second)
 		if !c.isClosed() || !errors.Is(c.reason, ErrAuthentication) {
@@ -187,7 +188,7 @@ func TestAuthenticationBeginsOnce(t *testing.T) {
 			fr.begin(c.q, tg.Now())
 			all.Go(func() {
 				<-begin
-				if a := fr.takeAuth(); a != nil {
+				if a := fr.takeAuth(false); a != nil {
 					a.timer.Stop()
 					taken.Add(1)
 					fr.respond(nvme.StatusSuccess)

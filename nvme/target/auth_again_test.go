@@ -5,6 +5,7 @@ import (
 	"errors"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
@@ -123,6 +124,49 @@ func TestReauthentication(t *testing.T) {
 	admin.fails(getProperty(nvme.PropCAP), nil, authDenied)
 	h.receive()
 	admin.waitClosed()
+}
+
+// TestReauthenticationTimesOut: a host that doesn't go on with a reauthentication hasn't failed: only the transaction
+// ends, so that commands that continue it are out of sequence, and the host may begin another (NVMe base 2.1, section
+// 8.3.4.2.1).
+func TestReauthenticationTimesOut(t *testing.T) {
+	inBubble(t, func(t *testing.T, tg *Target) {
+		s := HostSecrets{Host: testSecret(t)}
+		a := &Authentication{Hosts: map[string]HostSecrets{testHost: s}, DHGroups: []nvme.DHGroup{nvme.DHNull}}
+		if err := tg.SetAuthentication(a); err != nil {
+			t.Fatal(err)
+		}
+		c, _ := connectUnknown(t, tg, 0)
+		run := func() {
+			t.Helper()
+			if err := newAuthHost(c, s).run(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		run()
+		h := newAuthHost(c, s)
+		for _, goesOn := range []func(){
+			func() { c.fails(authReceive(4096), make([]byte, 4096), nvme.StatusCommandSequence) },
+			func() {
+				reply := (&nvme.AuthReply{TID: 9, RVAL: make([]byte, 64)}).AppendTo(nil)
+				c.fails(authSend(len(reply)), reply, nvme.StatusCommandSequence)
+			},
+		} {
+			h.send(nvme.AuthNegotiateMessage, negotiation())
+			h.receive()
+			time.Sleep(2*time.Minute + time.Second)
+			if c.isClosed() {
+				t.Fatal("the connection has ended")
+			}
+			goesOn()
+			c.must(keepAliveNone(), nil)
+		}
+		run()
+		if n := tg.Snapshot().Transports[0]; n.AuthFailures != 0 || n.Authentications != 2 {
+			t.Errorf("%d failures, %d authentications", n.AuthFailures, n.Authentications)
+		}
+		c.hangUp(nil)
+	})
 }
 
 // TestNoSecretAnyMore: a host that was let in, but couldn't be any more, gets no further queues.

@@ -14,6 +14,7 @@ import (
 type queueAuth struct {
 	busy   atomic.Bool // a command is working on tx
 	tx     transaction
+	late   bool        // the host took too long to go on with tx, which has ended; guarded by busy
 	failed atomic.Bool // it failed, and that was counted and logged
 	timer  *time.Timer // until the next command of a transaction
 	last   atomic.Pointer[AuthStats]
@@ -46,9 +47,17 @@ func (q *Queue) newAuth(c *controller) *queueAuth {
 // hasAuth reports whether q supports the commands of authentication: it doesn't if no host has to authenticate itself.
 func (q *Queue) hasAuth() bool { return q.auth.Load() != nil || q.t.auth.Load() != nil }
 
-// authTimeout runs when a host has taken too long.
+// authTimeout runs when a host has taken too long. One that has been authenticated stays so, and may begin again.
 func (q *Queue) authTimeout(a *queueAuth) {
-	if q.state.Load() == queueDown {
+	switch q.state.Load() {
+	case queueDown:
+		return
+	case queueConnected, queueFused, queueDraining:
+		if a.busy.CompareAndSwap(false, true) { // otherwise it goes on just now
+			a.tx.abandon()
+			a.late = true
+			a.busy.Store(false)
+		}
 		return
 	}
 	if !a.failed.Load() {
@@ -93,7 +102,8 @@ func (r *Request) authSend() {
 func (r *Request) authMessage() {
 	b := make([]byte, r.Cmd.AuthLength())
 	r.hostData(b, 0)
-	if a := r.takeAuth(); a != nil {
+	kind, _, err := nvme.AuthHead(b)
+	if a := r.takeAuth(err == nil && kind == nvme.AuthNegotiateMessage); a != nil {
 		r.withAuth(a, func() {
 			a.tx.receive(b, r.engine.q.t.auth.Load())
 		}, func() {
@@ -108,7 +118,7 @@ func (r *Request) authReceive() {
 	if n == 0 {
 		return
 	}
-	a := r.takeAuth()
+	a := r.takeAuth(false)
 	if a == nil {
 		return
 	}
@@ -125,8 +135,9 @@ func (r *Request) authReceive() {
 }
 
 // takeAuth makes r the only command that works on the authentication of its queue. If another one does, because the
-// host didn't wait for its response, r gets a sequence error, and the result is nil.
-func (r *Request) takeAuth() *queueAuth {
+// host didn't wait for its response, or if the transaction that r continues has timed out, r gets a sequence error, and
+// the result is nil.
+func (r *Request) takeAuth(begins bool) *queueAuth {
 	q := r.engine.q
 	a := q.auth.Load()
 	if a == nil { // the host begins, though it needn't: it can't be late yet
@@ -140,6 +151,12 @@ func (r *Request) takeAuth() *queueAuth {
 		r.respond(nvme.StatusCommandSequence)
 		return nil
 	}
+	if a.late && !begins {
+		a.busy.Store(false)
+		r.respond(nvme.StatusCommandSequence)
+		return nil
+	}
+	a.late = false
 	return a
 }
 

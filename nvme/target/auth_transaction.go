@@ -100,6 +100,12 @@ func (x *transaction) fail(err error) {
 	}
 }
 
+// abandon ends a transaction that doesn't go on, which is no failure.
+func (x *transaction) abandon() {
+	x.step = authNegotiate
+	x.forget()
+}
+
 // forget drops what a finished transaction must not leave in memory.
 func (x *transaction) forget() {
 	x.secrets, x.exchange, x.math.SessionKey = HostSecrets{}, nil, nil
