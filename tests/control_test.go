@@ -220,7 +220,7 @@ func TestLiveChangeRefused(t *testing.T) {
 		{[]string{"show", "-o", "xml"}, exitUsage, []string{"-o", "json"}},
 		{[]string{"apply", "no-such-file"}, exitFailure, []string{"no-such-file"}},
 		{
-			[]string{"apply", next(func(s string) string { return strings.Replace(s, "queue_depth: 128", "queue_depth: 64", 1) })},
+			[]string{"apply", next(func(s string) string { return s + "network:\n  queue_depth: 64\n" })},
 			exitFailure,
 			[]string{"network", "restart"},
 		},

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/nvme-anywhere/nvmeof/blockdev"
 	"github.com/nvme-anywhere/nvmeof/internal/cli"
 	"github.com/nvme-anywhere/nvmeof/internal/config"
 	"github.com/nvme-anywhere/nvmeof/nvme/target"
@@ -65,7 +66,7 @@ the command runs, not from where the target does.`,
 	fl.Var(&n.BlockSize, "block-size", "logical block in bytes, as 512")
 	fl.BoolVar(&n.ReadOnly, "read-only", false, "refuse writes")
 	fl.BoolVar(&n.Preallocate, "preallocate", false, "reserve the space of a file that is created")
-	fl.StringVar(&n.IO, "io", "auto", "how a file is reached: "+cli.Or(config.IOModes))
+	fl.StringVar(&n.IO, "io", config.IOModes[blockdev.IOAuto], "how a file is reached: "+cli.Or(config.IOModes))
 	cli.Offer(fl, "io", config.IOModes)
 	fl.StringVar(&ids.uuid, "uuid", "", "`UUID` of the namespace (default derived)")
 	fl.StringVar(&ids.nguid, "nguid", "", "`NGUID` of the namespace, 32 hexadecimal digits (default none)")
@@ -82,7 +83,7 @@ the command runs, not from where the target does.`,
 		if err != nil {
 			return cli.FileError("--volume", n.Volume, err)
 		}
-		n.Volume = volume
+		n.Volume, n.IO = volume, stated(n.IO, config.IOModes[blockdev.IOAuto])
 		var given uint32
 		err = x.editSubsystem(c, *nqn, func(cfg *config.Config, s *config.Subsystem) error {
 			if n.NSID != 0 && s.Namespace(n.NSID) != nil {

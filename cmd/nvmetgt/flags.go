@@ -111,11 +111,11 @@ func (f *serveFlags) configuration(c *cobra.Command) (*config.Config, error) {
 	cfg := &config.Config{
 		Subsystems: []config.Subsystem{f.subsystem()},
 		Network:    f.network(c),
-		Limits:     config.Limits{Connections: f.maxConns, HostConnections: f.maxPeerConns, Queues: f.maxQueues, Memory: f.memory},
+		Limits:     f.limits(),
 		State:      f.state, Discovery: config.Discovery{NQN: f.discoveryNQN},
 		Metrics: f.metrics, Control: f.control, Pcap: f.pcap,
-		Log:          config.Log{Level: f.logLevel, JSON: f.logJSON},
-		DrainTimeout: duration(f.drain),
+		Log:          config.Log{Level: stated(f.logLevel, config.Log{}.Explicit().Level), JSON: f.logJSON},
+		DrainTimeout: duration(f.drain, config.DefaultDrainTimeout),
 	}
 	if f.secrets != "" {
 		cfg.Authentication = &config.Authentication{Secrets: f.secrets.String()}
@@ -137,8 +137,9 @@ func (f *serveFlags) configuration(c *cobra.Command) (*config.Config, error) {
 func (f *serveFlags) network(c *cobra.Command) config.Network {
 	p := &f.packets
 	n := config.Network{
-		QueueDepth: f.queueDepth, DSCP: p.DSCP, Priority: p.Priority,
-		PlainUDP: p.PlainUDP, NoLocalICRC: p.NoLocalICRC, LocalMemory: p.LocalMemory, Engines: p.Engines, BusyPoll: duration(p.BusyPoll),
+		QueueDepth: stated(f.queueDepth, config.DefaultQueueDepth), DSCP: p.DSCP, Priority: p.Priority,
+		PlainUDP: p.PlainUDP, NoLocalICRC: p.NoLocalICRC, LocalMemory: p.LocalMemory,
+		Engines: stated(p.Engines, 1), BusyPoll: duration(p.BusyPoll, cli.DefaultBusyPoll),
 	}
 	if c.Flags().Changed("in-capsule") {
 		n.InCapsule = &f.inCapsule
@@ -158,15 +159,35 @@ func (f *serveFlags) subsystem() config.Subsystem {
 			size = 0 // the flag is for files
 		}
 		sub.Namespaces = append(sub.Namespaces, config.Namespace{
-			Volume: v, Size: size, BlockSize: f.blockSize, ReadOnly: f.readOnly, Preallocate: f.preallocate, IO: f.io,
+			Volume: v, Size: size, BlockSize: f.blockSize, ReadOnly: f.readOnly, Preallocate: f.preallocate,
+			IO: stated(f.io, config.IOModes[blockdev.IOAuto]),
 		})
 	}
 	return sub
 }
 
-func duration(d time.Duration) *config.Duration {
-	t := config.Duration(d)
-	return &t
+func (f *serveFlags) limits() config.Limits {
+	usual := config.Limits{}.Explicit()
+	return config.Limits{
+		Connections: stated(f.maxConns, usual.Connections), HostConnections: stated(f.maxPeerConns, usual.HostConnections),
+		Queues: stated(f.maxQueues, usual.Queues), Memory: stated(f.memory, usual.Memory),
+	}
+}
+
+// stated returns the value of a flag, or zero if it is the default: ctl config shows only what differs from that.
+func stated[T comparable](v, usual T) (none T) {
+	if v == usual {
+		return none
+	}
+	return v
+}
+
+// duration is stated for a time of which zero means none.
+func duration(d, usual time.Duration) *config.Duration {
+	if d == usual {
+		return nil
+	}
+	return (*config.Duration)(&d)
 }
 
 // endpoints parses the values of a flag.

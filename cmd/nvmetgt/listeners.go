@@ -135,7 +135,7 @@ func (s *server) listenRDMAOn(addr netip.AddrPort, l *listener) error {
 	}
 	limits := s.cfg.Limits.Explicit()
 	r, err := rdma.ListenTarget(nics, addr, s.target, rdma.TargetConfig{
-		InCapsule: s.inCapsule(), QueueDepth: s.cfg.Network.QueueDepth,
+		InCapsule: s.inCapsule(), QueueDepth: s.cfg.Network.Explicit().QueueDepth,
 		Memory: int64(limits.Memory), MaxPeerConns: limits.HostConnections, Log: s.log,
 	})
 	if err != nil {
@@ -250,7 +250,7 @@ func ofFamily(wildcard netip.Addr, all []net.Addr) (as []netip.Addr) {
 func (s *server) listenTCP(e cli.Endpoint, l *listener) error {
 	limits := s.cfg.Limits.Explicit()
 	t, err := tcp.ListenTarget(e.Addr, s.target, tcp.TargetConfig{
-		InCapsule: s.inCapsule(), QueueDepth: s.cfg.Network.QueueDepth,
+		InCapsule: s.inCapsule(), QueueDepth: s.cfg.Network.Explicit().QueueDepth,
 		Memory: int64(limits.Memory), MaxConns: limits.Connections, MaxPeerConns: limits.HostConnections,
 		BusyPoll: s.busyPoll(),
 		Log:      s.log,

@@ -197,12 +197,11 @@ func (c *Config) Clone() *Config {
 	return &d
 }
 
-// Complete fills in what was left open and must not change later: where to listen, the depth of queues, and the NSIDs.
+// Complete fills in what was left open and must not change later: where to listen, and the NSIDs.
 func (c *Config) Complete() {
 	if len(c.Listen) == 0 {
 		c.Listen = defaultListen()
 	}
-	c.Network.QueueDepth = cmp.Or(c.Network.QueueDepth, DefaultQueueDepth)
 	for i := range c.Subsystems {
 		c.Subsystems[i].number()
 	}

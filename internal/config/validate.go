@@ -163,7 +163,7 @@ func (c *Config) TargetLimits() target.Limits {
 	l := c.Limits.Explicit()
 	return target.Limits{
 		Connections: l.Connections, Controllers: l.Controllers, Queues: l.Queues,
-		QueueDepth: c.Network.QueueDepth, ConnectTimeout: time.Duration(l.ConnectTimeout),
+		QueueDepth: c.Network.Explicit().QueueDepth, ConnectTimeout: time.Duration(l.ConnectTimeout),
 	}
 }
 
