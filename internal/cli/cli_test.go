@@ -121,7 +121,9 @@ func TestExecute(t *testing.T) {
 			"program: --out /proc/f: file does not exist; choose another place\n"},
 		{"do", CheckNQN("--nqn", "x"), ExitUsage, `program: --nqn: "x" is not an NVMe Qualified Name`},
 		{"do", CheckSubNQN("-n", "x y"), ExitUsage, `program: -n: "x y" is not an NVMe Qualified Name`},
-		{"undo", nil, ExitUsage, `program: there is no command "undo"; is do meant? see program --help` + "\n"},
+		{"comp", nil, ExitUsage, `program: there is no command "comp"; is completion meant? see program --help` + "\n"},
+		{"doo", nil, ExitUsage, `program: there is no command "doo"; is do meant? see program --help` + "\n"},
+		{"undo", nil, ExitUsage, `program: there is no command "undo" among completion, do; see program --help` + "\n"}, // two letters of four are another word
 		{"bogus", nil, ExitUsage, `program: there is no command "bogus" among completion, do; see program --help` + "\n"},
 		{"bogus --help", nil, ExitUsage, `program: there is no command "bogus"`},
 		{"bogus --flag", nil, ExitUsage, `program: there is no command "bogus"`},

@@ -42,32 +42,33 @@ func flagError(c *cobra.Command, err error) error {
 	}
 	var unknown *pflag.NotExistError
 	if errors.As(err, &unknown) {
-		if meant := similar(c.Flags(), unknown.GetSpecifiedName()); meant != "" {
+		var names []string
+		c.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
+		if meant := similar(unknown.GetSpecifiedName(), names); meant != "" {
 			return Usage("%w; is --%s meant?", err, meant)
 		}
 	}
 	return Usage("%w; see %s --help", err, c.CommandPath())
 }
 
-// leastName is the length from which the beginning of a flag's name identifies the flag that is meant.
+// leastName is the length from which the beginning of a name identifies the flag or command that is meant.
 const leastName = 3
 
 // dashed replaces the underscores of fio's names.
 func dashed(name string) string { return strings.ReplaceAll(name, "_", "-") }
 
-// similar returns the flag whose name differs from name in underscores alone, or begins or ends like it, if there is
-// only one, or else one that is spelled almost the same; "" if there is none.
-func similar(flags *pflag.FlagSet, name string) string {
+// similar returns the flag or command, of all, whose name differs from name in underscores alone, or begins or ends
+// like it, if there is only one, or else one that is spelled almost the same; "" if there is none.
+func similar(name string, all []string) string {
 	if len(name) < leastName {
 		return ""
 	}
-	var found, all []string
-	flags.VisitAll(func(f *pflag.Flag) {
-		all = append(all, f.Name)
-		if strings.HasPrefix(f.Name, name) || strings.HasSuffix(f.Name, "-"+name) || strings.HasPrefix(name, f.Name+"-") {
-			found = append(found, f.Name)
+	var found []string
+	for _, f := range all {
+		if strings.HasPrefix(f, name) || strings.HasSuffix(f, "-"+name) || strings.HasPrefix(name, f+"-") {
+			found = append(found, f)
 		}
-	})
+	}
 	if i := slices.IndexFunc(all, func(f string) bool { return dashed(f) == dashed(name) }); i >= 0 {
 		return all[i]
 	}

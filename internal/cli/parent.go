@@ -6,13 +6,9 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// nearName is the number of letters by which a mistyped command may differ from the one that is meant.
-const nearName = 2
-
 // Parent makes c a command that only has subcommands: by itself it shows its help, and an unknown subcommand is an
 // error.
 func Parent(c *cobra.Command) *cobra.Command {
-	c.SuggestionsMinimumDistance = nearName
 	c.Args = func(c *cobra.Command, args []string) error {
 		if len(args) == 0 {
 			return nil
@@ -31,14 +27,14 @@ func unknownCommand(c *cobra.Command, name string) error {
 	if !c.HasSubCommands() { // as in "help COMMAND more"
 		return Usage("%s has no commands, and so no %q; see %s --help", c.CommandPath(), name, c.CommandPath())
 	}
-	if meant := c.SuggestionsFor(name); len(meant) == 1 {
-		return Usage("there is no command %q; is %s meant? see %s --help", name, meant[0], c.CommandPath())
-	}
 	var names []string
 	for _, sub := range c.Commands() {
 		if sub.IsAvailableCommand() {
 			names = append(names, sub.Name())
 		}
+	}
+	if meant := similar(name, names); meant != "" {
+		return Usage("there is no command %q; is %s meant? see %s --help", name, meant, c.CommandPath())
 	}
 	if len(names) > manyCommands {
 		return Usage("there is no command %q; %s --help lists those that there are", name, c.CommandPath())
