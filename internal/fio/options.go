@@ -71,7 +71,7 @@ var options = []Option{
 		set:   setBlockRange,
 	},
 	{
-		Name: "blockalign", Aliases: []string{"ba"}, Type: "size[,size][,size]", Example: "4k",
+		Name: "ba", Aliases: []string{"blockalign"}, Type: "size[,size][,size]", Example: "4k",
 		Usage: "alignment of random offsets (default the smallest block size)",
 		set: func(j *Job, v string) error {
 			return each(v, func(op loadgen.Op, v string) error {
