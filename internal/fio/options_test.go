@@ -99,6 +99,10 @@ func TestValues(t *testing.T) {
 		{"runtime", "2sec", func(j *Job) bool { return j.Runtime == 2*time.Second }},
 		{"thinktime", "10usec", func(j *Job) bool { return j.ThinkTime == 10*time.Microsecond }},
 		{"runtime", "1d", func(j *Job) bool { return j.Runtime == 24*time.Hour }},
+		{"runtime", "1S", func(j *Job) bool { return j.Runtime == time.Second }},
+		{"runtime", "1H", func(j *Job) bool { return j.Runtime == time.Hour }},
+		{"runtime", "2M", func(j *Job) bool { return j.Runtime == 2*time.Minute }},
+		{"thinktime", "10MSec", func(j *Job) bool { return j.ThinkTime == 10*time.Millisecond }},
 		{"runtime", "10d", func(j *Job) bool { return j.Runtime == 240*time.Hour }},
 		{"startdelay", "2", func(j *Job) bool { return j.Delay == 2*time.Second }},
 		{"thinktime", "2500", func(j *Job) bool { return j.ThinkTime == 2500*time.Microsecond }},
@@ -123,6 +127,7 @@ func TestValues(t *testing.T) {
 		}},
 		{"blockalign", "4k,8k", func(j *Job) bool { return j.Align == [3]int{4096, 8192, 8192} }},
 		{"ba", "64k", func(j *Job) bool { return j.Align[0] == 65536 }},
+		{"blockalign", "8k", func(j *Job) bool { return reflect.DeepEqual(j.Given(), map[string]string{"ba": "8k"}) }}, // as fio 3.33's JSON
 		{"random_distribution", "zoned_abs:60/1g:40/9g,100/1g", func(j *Job) bool {
 			return j.Zones[0][1] == loadgen.Zone{Percent: 40, Bytes: 9 << 30} && j.Zones[1][0] == loadgen.Zone{Percent: 100, Bytes: 1 << 30}
 		}},

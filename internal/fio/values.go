@@ -99,7 +99,7 @@ func parseMicros(v string) (time.Duration, error) {
 var secondsUnits = strings.NewReplacer("msec", "ms", "usec", "us", "sec", "s")
 
 // parseTime parses a time: in seconds if it has no unit, as in fio, or in Go's notation, in which msec may be used
-// for ms. In an expression, a number without a unit is in microseconds.
+// for ms; case makes no difference. In an expression, a number without a unit is in microseconds.
 func parseTime(v string) (time.Duration, error) {
 	errTime := errors.New("want a positive time, as 10, 500ms, 10s or 1m")
 	if expressed(v) {
@@ -118,7 +118,7 @@ func parseTime(v string) (time.Duration, error) {
 		}
 		return time.Duration(n), nil
 	}
-	v = secondsUnits.Replace(v)
+	v = secondsUnits.Replace(strings.ToLower(v))
 	if d, ok := strings.CutSuffix(v, "d"); ok {
 		if n, err := strconv.ParseUint(d, 10, 12); err == nil {
 			return time.Duration(n) * 24 * time.Hour, nil
