@@ -221,7 +221,7 @@ func bench(c *cobra.Command, f *benchFlags) (err error) {
 		live.clear()
 		if res != nil {
 			figs.finish(res)
-			report.Add(i, jobs, res, f.output == cli.JSONPlus)
+			report.Add(jobs, res, f.output == cli.JSONPlus)
 			if f.output == cli.Normal {
 				printResult(c.OutOrStdout(), fio.Groups(jobs, res))
 			}

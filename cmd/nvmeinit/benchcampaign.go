@@ -137,7 +137,6 @@ type campaign struct {
 	began time.Time
 	done  int // completed runs
 	all   int
-	group int // next group in the JSON
 }
 
 // runCampaign runs everything, and shows it as a table or as JSON, and as a page.
@@ -325,12 +324,11 @@ func (k *campaign) one(ctx context.Context, jobs []*fio.Job, path, repeat, depth
 	}
 	k.done++
 	first := len(k.json.Jobs)
-	k.json.Add(k.group, jobs, res, k.f.output == cli.JSONPlus)
+	k.json.Add(jobs, res, k.f.output == cli.JSONPlus)
 	for i := range k.json.Jobs[first:] {
 		j := &k.json.Jobs[first+i]
 		j.Path, j.Repeat = k.names[path], repeat+1
 	}
-	k.group++
 	return res, nil
 }
 

@@ -61,7 +61,6 @@ var foreign = map[string]string{
 	"disable_bw_measurement": noEconomy, "clocksource": noEconomy,
 	"lat_percentiles": noPercentile, "clat_percentiles": noPercentile, "slat_percentiles": noPercentile,
 	"unified_rw_reporting":  "reads and writes are reported apart, and --compare and --report show them together; leave the option out",
-	"new_group":             "each section is reported by itself; leave the option out",
 	"exitall":               "each section runs for its own runtime; leave the option out",
 	"wait_for":              "stonewall has a section begin when those before it have ended",
 	"random_generator":      "random offsets need no generator of another kind for large ranges; leave the option out",

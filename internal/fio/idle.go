@@ -14,7 +14,7 @@ import (
 var idle = map[string]string{
 	"ioengine": "", "filename": "", "direct": "1", "thread": "", "invalidate": "", "allow_mounted_write": "",
 	"hipri": "", "fixedbufs": "", "registerfiles": "", "sqthread_poll": "",
-	"description": "", "new_group": "", "clat_percentiles": "1", "unified_rw_reporting": "0", "gtod_reduce": "0",
+	"description": "", "clat_percentiles": "1", "unified_rw_reporting": "0", "gtod_reduce": "0",
 	"disable_lat": "0", "disable_clat": "0", "disable_slat": "", "disable_bw_measurement": "0", "scramble_buffers": "0",
 	"fadvise_hint": "", "log_entries": "", "do_verify": "1", "verify_fatal": "1", "verify_dump": "", "verify_state_save": "0",
 	"buffered": "0", "lat_percentiles": "0", "slat_percentiles": "0", "zero_buffers": "0",
@@ -27,7 +27,7 @@ var idle = map[string]string{
 
 // bare holds those of idle that need no value: alone they request what their name says.
 var bare = []string{
-	"direct", "thread", "invalidate", "allow_mounted_write", "hipri", "fixedbufs", "registerfiles", "sqthread_poll", "new_group",
+	"direct", "thread", "invalidate", "allow_mounted_write", "hipri", "fixedbufs", "registerfiles", "sqthread_poll",
 	"clat_percentiles", "unified_rw_reporting", "gtod_reduce", "disable_lat", "disable_clat", "disable_slat",
 	"disable_bw_measurement", "scramble_buffers", "fadvise_hint", "do_verify", "verify_fatal", "verify_dump", "verify_state_save",
 	"buffered", "lat_percentiles", "slat_percentiles", "zero_buffers", "create_serialize", "create_on_open", "unlink", "overwrite",

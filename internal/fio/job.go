@@ -13,6 +13,7 @@ type Job struct {
 	loadgen.Spec
 	GroupReporting bool      // clones are reported together
 	Stonewall      bool      // it begins when all jobs before it have ended
+	NewGroup       bool      // it begins a new group of the report, as after a stonewall
 	Percentiles    []float64 // to report
 	Logs           Logs
 

@@ -26,7 +26,8 @@ type Report struct {
 	Compare   any               `json:"nvmeinit_compare,omitempty"`  // ours: ratios of runs over several paths
 	Paths     any               `json:"nvmeinit_paths,omitempty"`    // ours: what each path of a multipath run did
 
-	began time.Time
+	began  time.Time
+	groups int // that are complete
 }
 
 // JobReport describes one job, or the group of a job's clones.
@@ -144,18 +145,29 @@ func (r *Report) End(at time.Time) {
 }
 
 // Add adds the results of one run: what each of its jobs measured, or its clones together if the job says so. With
-// bins (json+) every recorded latency is included. group is the number of the run.
-func (r *Report) Add(group int, jobs []*Job, res *loadgen.Result, bins bool) {
-	groups, first := Groups(jobs, res), len(r.Jobs)
-	for i := range groups {
-		r.Jobs = append(r.Jobs, jobReport(group, &groups[i], bins))
+// bins (json+) every recorded latency is included. Each run is a group, or several where a job begins one.
+func (r *Report) Add(jobs []*Job, res *loadgen.Result, bins bool) {
+	all, first := Groups(jobs, res), len(r.Jobs)
+	for i := range all {
+		g := &all[i]
+		if i > 0 && g.Job.NewGroup && g.Job != all[i-1].Job {
+			r.endGroup(first)
+			first = len(r.Jobs)
+		}
+		r.Jobs = append(r.Jobs, jobReport(r.groups, g, bins))
 	}
+	r.endGroup(first)
+}
+
+// endGroup completes the group of the jobs from the given one on.
+func (r *Report) endGroup(first int) {
+	r.groups++
 	aggregate(r.Jobs[first:], func(j *JobReport) *Side { return &j.Read })
 	aggregate(r.Jobs[first:], func(j *JobReport) *Side { return &j.Write })
 	aggregate(r.Jobs[first:], func(j *JobReport) *Side { return &j.Trim })
 }
 
-// aggregate sets, for each of the jobs that ran in parallel, its percentage of the total bandwidth.
+// aggregate sets, for each of the jobs of a group, its percentage of the total bandwidth.
 func aggregate(jobs []JobReport, side func(*JobReport) *Side) {
 	all := 0.0
 	for i := range jobs {

@@ -50,7 +50,7 @@ func results(t *testing.T, options ...string) ([]*Job, *loadgen.Result) {
 func TestReport(t *testing.T) {
 	jobs, res := results(t, "percentile_list=50:99", "iodepth=3")
 	r := NewReport("nvmeinit 1", time.Unix(1795242250, 0), nil)
-	r.Add(0, jobs, res, true)
+	r.Add(jobs, res, true)
 	if len(r.Jobs) != 2 {
 		t.Fatalf("%d jobs, want each clone by itself", len(r.Jobs))
 	}
@@ -80,7 +80,7 @@ func TestReport(t *testing.T) {
 
 	jobs, res = results(t, "group_reporting")
 	r = NewReport("nvmeinit 1", time.Unix(0, 0), nil)
-	r.Add(0, jobs, res, false)
+	r.Add(jobs, res, false)
 	if j = r.Jobs[0]; len(r.Jobs) != 1 || j.Read.TotalIOs != 4000 || j.Read.IOPS != 2000 || j.Read.IOPSMax != 2200 ||
 		j.Runtime != 4000 || j.User != 50 || j.Read.BWAgg != 100 {
 		t.Errorf("the group: %d ios, %v a second, %d ms, %v%%", j.Read.TotalIOs, j.Read.IOPS, j.Runtime, j.User)
@@ -130,9 +130,9 @@ func TestLatencyShares(t *testing.T) {
 func TestElapsed(t *testing.T) {
 	began := time.Unix(1795242250, 0)
 	r := NewReport("nvmeinit 1", began, nil)
-	for group := range 2 {
+	for range 2 {
 		jobs, res := results(t, "group_reporting")
-		r.Add(group, jobs, res, false)
+		r.Add(jobs, res, false)
 	}
 	ended := began.Add(2100 * time.Millisecond)
 	r.End(ended)
@@ -144,13 +144,37 @@ func TestElapsed(t *testing.T) {
 	}
 }
 
+// TestGroups: a run is a group, as is what follows a job with new_group, clones included; shares of bandwidth are those
+// of the group. groupid is what fio 3.33 reports for the same job file.
+func TestGroups(t *testing.T) {
+	r := NewReport("nvmeinit 1", time.Unix(0, 0), nil)
+	for _, run := range [][]string{{"new_group=1", "new_group=0", "new_group=1"}, {"group_reporting", "group_reporting"}} {
+		all, sum := []*Job(nil), &loadgen.Result{}
+		for _, option := range run {
+			jobs, res := results(t, option)
+			all, sum.Jobs = append(all, jobs...), append(sum.Jobs, res.Jobs...)
+		}
+		r.Add(all, sum, false)
+	}
+	var groups []int
+	for _, j := range r.Jobs {
+		groups = append(groups, j.GroupID)
+	}
+	if want := []int{0, 0, 0, 0, 1, 1, 2, 2}; !slices.Equal(groups, want) {
+		t.Errorf("groups %v, want %v", groups, want)
+	}
+	if a, b := r.Jobs[0].Read.BWAgg, r.Jobs[4].Read.BWAgg; a != 25 || b != 50 {
+		t.Errorf("a clone has %v%% and %v%% of the bandwidth of its group, want 25%% and 50%%", a, b)
+	}
+}
+
 // TestErrno: fio's error for wrong data differs from that of a failing device.
 func TestErrno(t *testing.T) {
 	for err, want := range map[error]int{errors.New("any"): 5, error(&loadgen.VerifyError{}): 84} {
 		jobs, res := results(t, "group_reporting")
 		res.Jobs[1].Errors, res.Jobs[1].Err = 1, err
 		r := NewReport("nvmeinit 1", time.Unix(0, 0), nil)
-		if r.Add(0, jobs, res, false); r.Jobs[0].Error != want {
+		if r.Add(jobs, res, false); r.Jobs[0].Error != want {
 			t.Errorf("%v is error %d, want %d", err, r.Jobs[0].Error, want)
 		}
 	}
@@ -168,7 +192,7 @@ func TestReportShape(t *testing.T) {
 	}
 	jobs, res := results(t, "group_reporting")
 	r := NewReport("nvmeinit 1", time.Unix(1795242250, 0), map[string]string{"bs": "4k"})
-	r.Add(0, jobs, res, true)
+	r.Add(jobs, res, true)
 	if b, err = json.Marshal(r); err != nil {
 		t.Fatal(err)
 	}

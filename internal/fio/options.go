@@ -279,6 +279,10 @@ var options = []Option{
 		set: func(j *Job, v string) error { return boolean(&j.Stonewall, v) },
 	},
 	{
+		Name: "new_group", Flag: true, Usage: "in a job file: begin a new group, as groupid and bw_agg of the JSON count them",
+		set: func(j *Job, v string) error { return boolean(&j.NewGroup, v) },
+	},
+	{
 		Name: "name", Type: "name", Example: "mine", Default: "bench", Usage: "name of the job in the report",
 		set: func(j *Job, v string) error { j.Name = v; return nil },
 	},
