@@ -24,13 +24,16 @@ name makes, and Linux takes it too.`,
 		Example: example,
 		Args:    NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
+			hash := nvme.AuthHash(hmac)
 			if !c.Flags().Changed("key-length") && hmac > 0 {
-				length = nvme.AuthHash(hmac).Size()
+				length = hash.Size()
 			}
-			s, err := dhchap.Generate(nvme.AuthHash(hmac), length)
+			s, err := dhchap.Generate(hash, length)
 			switch {
-			case hmac > uint8(nvme.AuthSHA512):
+			case hash > nvme.AuthSHA512:
 				return Usage("--hmac %d: want 0 (none), 1 (SHA-256), 2 (SHA-384) or 3 (SHA-512)", hmac)
+			case hmac > 0 && length != hash.Size(): // it would work, but nvme-cli neither makes nor takes it
+				return Usage("--key-length %d with --hmac %d: want %d bytes, as many as the hash has, or --hmac 0", length, hmac, hash.Size())
 			case err != nil:
 				return Usage("--key-length %d: want 32, 48 or 64 bytes", length)
 			case output != "":
@@ -41,7 +44,7 @@ name makes, and Linux takes it too.`,
 		},
 	}
 	c.Flags().Uint8VarP(&hmac, "hmac", "m", 1, "hash `function` that ties the secret to a name: 0 none, 1 SHA-256, 2 SHA-384, 3 SHA-512")
-	c.Flags().IntVarP(&length, "key-length", "l", 32, "`bytes` of the secret: 32, 48 or 64 (default as long as the hash)")
+	c.Flags().IntVarP(&length, "key-length", "l", 32, "`bytes` of the secret: as many as the hash has, or with --hmac 0 32, 48 or 64")
 	c.Flags().StringVar(&output, "output", "", "`FILE` to make, which must not exist (default standard output)")
 	return c
 }
