@@ -96,6 +96,12 @@ func (k *campaign) page(works []*report.Work) *report.Page {
 	return p
 }
 
+// endpoint describes where a path leads.
+func (k *campaign) endpoint(path int) string {
+	s := k.paths[path].sessions[0]
+	return fmt.Sprintf("%s, %s", s.fabric.Type(), s.Remote())
+}
+
 // commandLine returns approximately what the user typed.
 func commandLine() string {
 	words := append([]string{"nvmeinit"}, os.Args[1:]...)
