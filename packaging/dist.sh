@@ -34,6 +34,12 @@ for p in nvmetgt nvmeinit; do
 	"$work/native/$p" completion fish >"$common/fish/$p.fish"
 done
 
+# Links of the documents to files that lie elsewhere in a package, and to sources, which aren't in it.
+links='s,\]\((\.\./)?LICENSE\),](\1copyright),g
+s,\]\((\.\./)?packaging/(nvmetgt\.yaml)\),](\1\2),g
+s,\]\((\.\./)?metrics/(alerts|dashboards)/([^)]*)\),](\1../../nvme-anywhere/\3),g
+s,\]\((\.\./)?((blockdev|examples|nvme|tests)(/[^)]*)?)\),](https://'$($go list -m)'/tree/main/\2),g'
+
 # put MODE FILE... DIRECTORY installs files under the root of a package.
 put() {
 	local mode=$1 to=${*: -1}
@@ -52,6 +58,7 @@ tree() {
 	put 644 "$common"/fish/* "$root/share/fish/vendor_completions.d"
 	put 644 README.md ARCHITECTURE.md BENCHMARKS.md packaging/nvmetgt.yaml "$root/share/doc/nvme-anywhere"
 	put 644 docs/*.md docs/*.svg "$root/share/doc/nvme-anywhere/docs" # as here, so that links work
+	sed -Ei "$links" "$root"/share/doc/nvme-anywhere/*.md "$root"/share/doc/nvme-anywhere/docs/*.md
 	install -m 644 LICENSE "$root/share/doc/nvme-anywhere/copyright"
 	put 644 metrics/alerts/nvmeof.yml metrics/dashboards/nvmeof.json "$root/share/nvme-anywhere"
 }

@@ -48,6 +48,7 @@ func TestRelease(t *testing.T) {
 		}
 	}
 	run(t, dir, "sha256sum", "-c", "SHA256SUMS")
+	checkLinks(t, filepath.Join(dir, "nvme-anywhere-v0.0-test-linux-amd64/share/doc/nvme-anywhere"))
 	if said := run(t, dir, filepath.Join("nvme-anywhere-v0.0-test-linux-"+runtime.GOARCH, "bin/nvmetgt"), "--version"); !strings.Contains(said, "v0.0-test") {
 		t.Errorf("its version is %s", said)
 	}
@@ -86,6 +87,29 @@ func checkStatic(t *testing.T, path string, machine elf.Machine) {
 		if p.Type == elf.PT_INTERP || p.Type == elf.PT_DYNAMIC {
 			t.Errorf("%s isn't static: %v", path, p.Type)
 		}
+	}
+}
+
+// checkLinks checks that what the documents in a directory link to is in the release too.
+func checkLinks(t *testing.T, docs string) {
+	t.Helper()
+	found := 0
+	for _, pattern := range []string{"*.md", "docs/*.md"} {
+		paths, err := filepath.Glob(filepath.Join(docs, pattern))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, path := range paths {
+			for _, m := range link.FindAllStringSubmatch(string(readFile(t, path)), -1) {
+				found++
+				if _, err := os.Stat(filepath.Join(filepath.Dir(path), m[1])); m[1] != "" && err != nil {
+					t.Errorf("%s: link to %s: %v", path, m[1], err)
+				}
+			}
+		}
+	}
+	if found == 0 {
+		t.Errorf("no links in %s", docs)
 	}
 }
 
