@@ -61,6 +61,8 @@ var (
 )
 
 func TestKeys(t *testing.T) {
+	const keysSize = len("0000:0000:000000:000000:00000000:0000000000000000:"+
+		"00:00:00:00:00:00:00:00:00:00:00:00:00:00:00:00:00000000:") + 1
 	if got, err := parseKeys([]byte(goldenText)); err != nil || got != goldenKeys {
 		t.Errorf("%+v, %v", got, err)
 	}

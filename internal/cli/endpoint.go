@@ -12,8 +12,8 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
-// DefaultPort is the port of NVMe over Fabrics, for I/O and discovery (IANA: nvme).
-const DefaultPort = 4420
+// defaultPort is the port of NVMe over Fabrics, for I/O and discovery (IANA: nvme).
+const defaultPort = 4420
 
 // Endpoint is where a target listens or is reached.
 type Endpoint struct {
@@ -128,10 +128,10 @@ func CheckZone(a netip.Addr) error {
 // broadcast is the limited broadcast address (RFC 919).
 var broadcast = netip.AddrFrom4([4]byte{255, 255, 255, 255})
 
-// ParsePort parses a port; an empty one means DefaultPort.
+// ParsePort parses a port; an empty one means defaultPort.
 func ParsePort(port string) (uint16, error) {
 	if port == "" {
-		return DefaultPort, nil
+		return defaultPort, nil
 	}
 	p, err := strconv.ParseUint(port, 10, 16)
 	if err != nil || p == 0 {

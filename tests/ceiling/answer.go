@@ -21,7 +21,6 @@ const volumeSize = 64 << 20
 // responses that aren't included in data, which make another.
 type answerer struct {
 	workload
-	conn   udp.Conn
 	out    batch
 	volume []byte
 	next   int      // position in the volume
@@ -70,7 +69,7 @@ func answer(spec string) error {
 func loopback() netip.AddrPort { return netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), 0) }
 
 func newAnswerer(w workload, conn udp.Conn) *answerer {
-	a := &answerer{workload: w, conn: conn, out: batch{conn: conn}, volume: make([]byte, volumeSize)}
+	a := &answerer{workload: w, out: batch{conn: conn}, volume: make([]byte, volumeSize)}
 	for i := range a.volume {
 		a.volume[i] = byte(i * 7)
 	}
