@@ -304,6 +304,7 @@ func TestBenchInterrupt(t *testing.T) {
 
 // TestBenchInterruptHanging: a run can also be interrupted if the volume hangs and the connection doesn't.
 func TestBenchInterruptHanging(t *testing.T) {
+	t.Parallel()
 	addr := freeAddr(t)
 	tgt := startTargetAt(t, addr, "--volume", "freeze:manual:mem:16MiB", "--metrics", addr.String()+":"+metricsPort)
 	tgt.signal(syscall.SIGUSR1)

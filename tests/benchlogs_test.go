@@ -81,6 +81,7 @@ func moved(log [][]int, direction int) (n float64) {
 
 // fio and nvmeinit write logs of the same names and format, which show what was done in the course of the run.
 func TestBenchLogs(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	path := dir + "/logged.fio"
 	writeText(t, path, loggedFile)

@@ -26,6 +26,7 @@ run() {
 
 ip link set lo up
 mount -t proc proc /proc
+rm -f /var/lib/man-db/auto-update # the index of all manual pages takes long to make anew, five times
 
 echo "== install"
 dpkg -i "$deb"

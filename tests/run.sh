@@ -57,7 +57,7 @@ if can_race; then race="-race" cgo=1; else echo "race detector: it needs a C com
 go build -o "$tmp/results" ./tests/results
 step "form" form
 step "vet" vet
-step "build for arm64" env GOOS=linux GOARCH=arm64 go build -trimpath ./...
+step "build for arm64" env GOOS=linux GOARCH=arm64 go build -pgo=packaging/io.pgo -trimpath ./... # as TestRelease builds it
 step "import directions" gotest -run '^TestImport' ./tests
 unit() { CGO_ENABLED=$cgo gotest ${race:+"$race"} "$@"; }
 step "unit tests, invariants checked${race:+, with the race detector}" unit -tags invariants -timeout 10m $(go list ./... | grep -v '/tests$')
