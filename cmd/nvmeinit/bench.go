@@ -35,8 +35,11 @@ type benchFlags struct {
 	global map[string]string
 }
 
+// defaultName is the name of the job on the command line.
+const defaultName = "bench"
+
 func newBench() *cobra.Command {
-	f := &benchFlags{job: fio.NewJob("bench")}
+	f := &benchFlags{job: fio.NewJob(defaultName)}
 	c := &cobra.Command{
 		Use:   "bench -t TRANSPORT -a ADDRESS --rw PATTERN [JOBFILE]",
 		Short: "Benchmark a namespace as fio does",

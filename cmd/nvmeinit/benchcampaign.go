@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"time"
 
@@ -42,6 +43,7 @@ func runCampaign(c *cobra.Command, f *benchFlags) (err error) {
 	if err := k.open(c.Context()); err != nil {
 		return err
 	}
+	k.count(c.ErrOrStderr())
 	defer k.watch(c.Context())()
 	works, err := k.run(c.Context())
 	k.live.clear()
@@ -110,13 +112,32 @@ func (k *campaign) close() error {
 	return errors.Join(errs...)
 }
 
-func (k *campaign) run(ctx context.Context) ([]*report.Work, error) {
-	phases := fio.Phases(k.f.jobs)
-	for _, jobs := range phases {
-		k.all += len(k.f.depthsOf(jobs)) * k.f.campaign.repeats * len(k.paths)
+// count counts the runs, and tells how many they are and how long they take.
+func (k *campaign) count(w io.Writer) {
+	var length time.Duration // 0 if the jobs have no runtime
+	for _, jobs := range fio.Phases(k.f.jobs) {
+		runs := len(k.f.depthsOf(jobs)) * k.f.campaign.repeats * len(k.paths)
+		k.all += runs
+		length += time.Duration(runs) * longest(jobs)
 	}
+	text := fmt.Sprintf("%d runs", k.all)
+	if length > 0 {
+		text += fmt.Sprintf(", about %v", length)
+	}
+	fmt.Fprintln(w, text)
+}
+
+// longest returns how long the given jobs run together, as far as their options say.
+func longest(jobs []*fio.Job) (d time.Duration) {
+	for _, j := range jobs {
+		d = max(d, j.Delay+j.RampTime+j.Runtime)
+	}
+	return d
+}
+
+func (k *campaign) run(ctx context.Context) ([]*report.Work, error) {
 	var works []*report.Work
-	for _, jobs := range phases {
+	for _, jobs := range fio.Phases(k.f.jobs) {
 		w, err := k.work(ctx, jobs)
 		if err != nil {
 			return nil, err
@@ -191,6 +212,9 @@ func workName(jobs []*fio.Job) string {
 	}
 	j := jobs[0]
 	name := j.RW + " " + blockSizes(&j.Spec)
+	if j.Name != defaultName {
+		name = j.Name + ": " + name
+	}
 	if j.NumJobs > 1 {
 		name += fmt.Sprintf(", %d jobs", j.NumJobs)
 	}

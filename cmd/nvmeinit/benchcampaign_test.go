@@ -1,8 +1,10 @@
 package main
 
 import (
+	"strings"
 	"testing"
 
+	"github.com/nvme-anywhere/nvmeof/internal/fio"
 	"github.com/nvme-anywhere/nvmeof/internal/report"
 )
 
@@ -24,5 +26,25 @@ func TestSamePathTwice(t *testing.T) {
 		if got := iops.Median[name]; got != want {
 			t.Errorf("%s has %v, want %v: %v", name, got, want, iops.Median)
 		}
+	}
+}
+
+// TestCampaignTold: how many runs there are and how long they take is told before the first, and a section of a job
+// file keeps its name.
+func TestCampaignTold(t *testing.T) {
+	file, err := fio.Parse("x.fio", strings.NewReader("[global]\nruntime=2\n[a]\nramp_time=1\n[b]\n[scan]\nstonewall\niodepth=4\nrw=read\nbs=128k\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := &campaign{f: &benchFlags{jobs: file.Jobs, campaign: campaignFlags{repeats: 5, report: "out.html"}}, paths: make([]*benchDevice, 2)}
+	var said strings.Builder
+	if k.count(&said); k.all != 80 || said.String() != "80 runs, about 3m20s\n" { // 4 depths of 3 s, then 4 of 2 s
+		t.Errorf("%d runs, said as %q", k.all, said.String())
+	}
+	if got, want := workName(file.Jobs[2:]), "scan: read 128 KiB"; got != want {
+		t.Errorf("a section is called %q, want %q", got, want)
+	}
+	if got, want := workName([]*fio.Job{fio.NewJob(defaultName)}), "read 4.0 KiB"; got != want {
+		t.Errorf("the job of the command line is called %q, want %q", got, want)
 	}
 }
