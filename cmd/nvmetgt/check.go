@@ -81,7 +81,7 @@ func newCheck() *cobra.Command {
 		Use:   "check FILE",
 		Short: "Check a configuration file",
 		Long: `check reads a configuration file as "serve --config FILE" does, and says what is wrong
-with it, with the line. It opens no volume and listens nowhere.
+with it, with the line. It opens no volume and no file of secrets, and listens nowhere.
 
 ` + everything,
 		Example: `  nvmetgt check /etc/nvmetgt.yaml && nvmetgt serve --config /etc/nvmetgt.yaml`,
