@@ -11,9 +11,43 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
+
+// TestBenchCompareInterrupted: what a comparison has measured when it is interrupted isn't lost.
+func TestBenchCompareInterrupted(t *testing.T) {
+	t.Parallel()
+	addr := freeAddr(t)
+	tgt := startTargetAt(t, addr, "--volume", "mem:16MiB", "--metrics", addr.String()+":"+metricsPort)
+	dir := t.TempDir()
+	jobs, page := filepath.Join(dir, "two.fio"), filepath.Join(dir, "out.html")
+	writeText(t, jobs, "[short]\nrw=randread\nruntime=50ms\n[long]\nstonewall\nrw=randwrite\nruntime=10m\n")
+	written := func() float64 {
+		return tgt.scrape(t)[`nvmeof_namespace_bytes_total{nsid="1",op="write",subsystem="`+testNQN+`"}`]
+	}
+	for _, output := range []string{"normal", "json"} {
+		before := written()
+		p := start(t, "nvmeinit", append(args("bench --compare rdma,tcp --repeats 1 --depths 1 -o "+output+" -s "+nvmePort), "-a", addr.String(), "--report", page, jobs)...)
+		eventually(t, cliTimeout, "the second phase", func() bool { return written() > before })
+		p.signal(syscall.SIGINT)
+		r := p.result(t, cliTimeout)
+		if r.code != exitInterrupted || !strings.Contains(r.stdout, "short: randread 4.0 KiB") || strings.Contains(r.stdout, "long: randwrite") {
+			t.Errorf("exit code %d: %s%s", r.code, r.stdout, r.stderr)
+		}
+		if output == "json" && !json.Valid([]byte(r.stdout)) {
+			t.Errorf("no JSON: %s", r.stdout)
+		}
+		if b := string(readFile(t, page)); !strings.Contains(b, "short: randread 4.0 KiB") || !strings.Contains(b, "after 2 of 4 runs") {
+			t.Errorf("the page lacks what was measured, or that it isn't all: %d bytes", len(b))
+		}
+		if err := os.Remove(page); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tgt.stop(t)
+}
 
 // The same work over both transports, in turns: one table with ratios, the same as JSON, and a
 // page.

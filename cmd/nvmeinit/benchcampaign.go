@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -47,7 +46,7 @@ func runCampaign(c *cobra.Command, f *benchFlags) (err error) {
 	defer k.watch(c.Context())()
 	works, err := k.run(c.Context())
 	k.live.clear()
-	if err != nil {
+	if len(works) == 0 {
 		return err
 	}
 	if f.output == cli.Normal {
@@ -55,11 +54,9 @@ func runCampaign(c *cobra.Command, f *benchFlags) (err error) {
 	} else {
 		k.json.Compare = comparison(works)
 		k.json.End(time.Now())
-		if err := cli.PrintJSON(c.OutOrStdout(), k.json); err != nil {
-			return err
-		}
+		err = errors.Join(err, cli.PrintJSON(c.OutOrStdout(), k.json))
 	}
-	return page.write(k.page(works))
+	return errors.Join(err, page.write(k.page(works)))
 }
 
 // watch watches all paths, until the function that it returns is called.
@@ -121,7 +118,7 @@ func (k *campaign) count(w io.Writer) {
 		length += time.Duration(runs) * longest(jobs)
 	}
 	text := fmt.Sprintf("%d runs", k.all)
-	if length > 0 {
+	if length = length.Round(time.Second); length > 0 {
 		text += fmt.Sprintf(", about %v", length)
 	}
 	fmt.Fprintln(w, text)
@@ -135,48 +132,61 @@ func longest(jobs []*fio.Job) (d time.Duration) {
 	return d
 }
 
+// run returns what was done before the first run that failed, if one does.
 func (k *campaign) run(ctx context.Context) ([]*report.Work, error) {
 	var works []*report.Work
 	for _, jobs := range fio.Phases(k.f.jobs) {
 		w, err := k.work(ctx, jobs)
-		if err != nil {
-			return nil, err
+		if len(w.Depths) > 0 {
+			works = append(works, w)
 		}
-		works = append(works, w)
+		if err != nil {
+			return works, err
+		}
 	}
 	return works, nil
 }
 
-// work runs the jobs of one phase: at each depth several repeats, and in each repeat all paths one after another,
-// in an order that alternates between forward and backward.
+// work runs the jobs of one phase at each depth. If a run fails, the work has the repeats that were complete by then.
 func (k *campaign) work(ctx context.Context, jobs []*fio.Job) (*report.Work, error) {
 	w := &report.Work{Name: workName(jobs), Paths: k.names, Late: make([]uint64, len(k.paths))}
-	depths := k.f.depthsOf(jobs)
-	if w.Main = slices.Index(depths, deepest(jobs)); w.Main < 0 {
-		w.Main = len(depths) - 1
-	}
-	for i, depth := range depths {
-		at := k.f.jobsAt(jobs, depth)
+	for _, depth := range k.f.depthsOf(jobs) {
 		m := newMeasured(len(k.paths))
-		for r := range k.f.campaign.repeats {
-			for n := range k.paths {
-				path := n
-				if r%2 == 1 {
-					path = len(k.paths) - 1 - n
-				}
-				res, err := k.one(ctx, at, path, r, depth)
-				if err != nil {
-					return nil, prefixPath(len(k.paths), k.names[path], err)
-				}
-				w.Late[path] += m.add(path, res)
+		err := k.repeat(ctx, k.f.jobsAt(jobs, depth), depth, m)
+		if len(m.runs[0]) > 0 {
+			w.Depths = append(w.Depths, report.Depth{Depth: depth, Runs: m.runs})
+			if w.Depths[w.Main].Depth != deepest(jobs) || len(w.Depths) == 1 {
+				w.Main, w.Tails, w.Course = len(w.Depths)-1, m.tails(), m.courses()
+			}
+			for path, n := range m.late {
+				w.Late[path] += n
 			}
 		}
-		w.Depths = append(w.Depths, report.Depth{Depth: depth, Runs: m.runs})
-		if i == w.Main {
-			w.Tails, w.Course = m.tails(), m.courses()
+		if err != nil {
+			return w, err
 		}
 	}
 	return w, nil
+}
+
+// repeat runs jobs at one depth as often as was asked for: in each repeat all paths one after another, in an order that
+// alternates between forward and backward. Repeats that are complete are added to m.
+func (k *campaign) repeat(ctx context.Context, jobs []*fio.Job, depth int, m *measured) error {
+	for r := range k.f.campaign.repeats {
+		all := make([]*loadgen.Result, len(k.paths))
+		for n := range k.paths {
+			path := n
+			if r%2 == 1 {
+				path = len(k.paths) - 1 - n
+			}
+			var err error
+			if all[path], err = k.one(ctx, jobs, path, r, depth); err != nil {
+				return prefixPath(len(k.paths), k.names[path], err)
+			}
+		}
+		m.add(all)
+	}
+	return nil
 }
 
 // one makes a single run.

@@ -13,23 +13,26 @@ type measured struct {
 	runs   [][]report.Figures // by path
 	lat    []*loadgen.Histogram
 	series [][]report.Course // by path, by repeat
+	late   []uint64          // by path: operations that were due and never began
 }
 
 func newMeasured(paths int) *measured {
-	m := &measured{runs: make([][]report.Figures, paths), series: make([][]report.Course, paths)}
+	m := &measured{runs: make([][]report.Figures, paths), series: make([][]report.Course, paths), late: make([]uint64, paths)}
 	for range paths {
 		m.lat = append(m.lat, new(loadgen.Histogram))
 	}
 	return m
 }
 
-// add adds a run, and returns how many of its operations were due and never began.
-func (m *measured) add(path int, res *loadgen.Result) (late uint64) {
-	g := loadgen.Group(res.Jobs)
-	m.runs[path] = append(m.runs[path], report.FiguresOf(&g))
-	m.lat[path].Merge(&g.Total().Latency)
-	m.series[path] = append(m.series[path], res.Series)
-	return g.Unstarted
+// add adds a repeat: a run over each path.
+func (m *measured) add(all []*loadgen.Result) {
+	for path, res := range all {
+		g := loadgen.Group(res.Jobs)
+		m.runs[path] = append(m.runs[path], report.FiguresOf(&g))
+		m.lat[path].Merge(&g.Total().Latency)
+		m.series[path] = append(m.series[path], res.Series)
+		m.late[path] += g.Unstarted
+	}
 }
 
 func (m *measured) tails() []report.Tail {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"os"
 	"runtime"
@@ -17,8 +18,9 @@ import (
 
 // pageFile is the file of --report; nil if the flag isn't given.
 type pageFile struct {
-	f    *os.File
-	path string
+	f       *os.File
+	path    string
+	written bool
 }
 
 // createPage creates the file before anything is measured: if it can't be written at the end, that should be an
@@ -31,7 +33,7 @@ func createPage(path string) (*pageFile, error) {
 	if err != nil {
 		return nil, cli.CreateError("--report", path, err)
 	}
-	return &pageFile{f, path}, nil
+	return &pageFile{f: f, path: path}, nil
 }
 
 func (p *pageFile) write(page *report.Page) error {
@@ -46,18 +48,19 @@ func (p *pageFile) write(page *report.Page) error {
 	if err != nil {
 		return cli.FileError("--report", p.path, err)
 	}
+	p.written = true
 	return nil
 }
 
-// close closes the file after work that ended with err, and removes it if the work failed.
+// close closes the file after work that ended with err, and removes it if there is no page in it.
 func (p *pageFile) close(err error) error {
 	if p == nil {
 		return err
 	}
-	if closeErr := p.f.Close(); err == nil && closeErr != nil {
-		err = cli.FileError("--report", p.path, closeErr)
+	if closeErr := p.f.Close(); closeErr != nil {
+		err, p.written = errors.Join(err, cli.FileError("--report", p.path, closeErr)), false
 	}
-	if err != nil {
+	if !p.written {
 		_ = os.Remove(p.path)
 	}
 	return err
@@ -84,6 +87,9 @@ func (k *campaign) page(works []*report.Work) *report.Page {
 	fact("repeats", "%d of each, the paths in turns; figures are their medians", k.f.campaign.repeats)
 	fact("ratios", "one of each repeat; shown is their median, and their range")
 	fact("latency", "from when an operation was begun, or was due where there is a rate, to its completion")
+	if k.done < k.all {
+		fact("ended early", "after %d of %d runs; figures are of the repeats that were complete", k.done, k.all)
+	}
 	for _, crowded := range k.json.Warnings {
 		fact("queues", "%s", crowded)
 	}
