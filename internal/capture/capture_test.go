@@ -367,21 +367,15 @@ func TestNamedPipeUnread(t *testing.T) {
 	if err := syscall.Mkfifo(path, 0o600); err != nil {
 		t.Skipf("no named pipes here: %v", err)
 	}
-	opened := make(chan *File, 1)
-	go func() {
-		f, err := Create(path, "test")
+	synctest.Test(t, func(t *testing.T) {
+		f, err := Create(path, "test") // without waiting for a reader
 		if err != nil {
-			t.Error(err)
+			t.Fatal(err)
 		}
-		opened <- f
-	}()
-	f, ok := soon.Receive(opened)
-	if !ok {
-		t.Fatal("Create waits for a reader")
-	}
-	if err := f.Close(); !errors.Is(err, errNoReader) {
-		t.Errorf("closed with %v", err)
-	}
+		if err := f.Close(); !errors.Is(err, errNoReader) {
+			t.Errorf("closed with %v", err)
+		}
+	})
 	if f, err := Create(filepath.Join(path, "x"), "test"); err == nil {
 		_ = f.Close()
 		t.Error("a path through a pipe")
