@@ -131,6 +131,7 @@ func TestTargetFlags(t *testing.T) {
 		{args("serve --volume mem:1MiB --max-host-connections 0"), exitUsage, []string{"--max-host-connections 0", "1 to 65536"}},
 		{args("serve --volume mem:1MiB --max-queues 2000"), exitUsage, []string{"--max-queues 2000", "1 to 1024"}},
 		{args("serve --volume mem:1MiB --queue-depth 0"), exitUsage, []string{"--queue-depth 0", "32 to 1024"}},
+		{args("serve --volume mem:1MiB --engines 0"), exitUsage, []string{"--engines 0", "1 to 8"}},
 		{args("serve --volume mem:1MiB --memory 0"), exitUsage, []string{"--memory 0", "8.0 MiB to 256 GiB"}},
 		{args("serve --volume mem:1MiB --memory 1MiB"), exitUsage, []string{"--memory", "8.0 MiB"}},
 		{args("serve --volume mem:1MiB --busy-poll soon"), exitUsage, []string{"--busy-poll", `"soon"`, "500ms"}},

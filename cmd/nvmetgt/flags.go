@@ -210,6 +210,7 @@ func (f *serveFlags) checkLimits() error {
 	}{
 		{"max-connections", f.maxConns, 1, config.MaxConnections}, {"max-host-connections", f.maxPeerConns, 1, config.MaxConnections},
 		{"max-queues", f.maxQueues, 1, config.MaxQueues}, {"queue-depth", f.queueDepth, config.MinQueueDepth, config.MaxQueueDepth},
+		{"engines", f.packets.Engines, 1, cli.MaxEngines},
 	} {
 		if l.value == 0 {
 			return cli.Usage("--%s 0: want %d to %d", l.flag, l.least, l.most)
