@@ -189,9 +189,7 @@ func (a *attacker) random() []byte {
 		Opcode: ops[a.rng.IntN(len(ops))], PKey: wire.DefaultPKey, AckReq: true,
 		DestQP: wire.QPN(a.rng.Uint32() & 0xffffff), PSN: wire.MakePSN(a.rng.Uint32()),
 	}}
-	if p.Opcode.HasPayload() {
-		p.Payload = make([]byte, 4*a.rng.IntN(64))
-	}
+	p.Payload = make([]byte, 4*a.rng.IntN(64))
 	p.RETH = wire.RETH{VA: a.rng.Uint64(), RKey: a.rng.Uint32(), Length: a.rng.Uint32() >> a.rng.IntN(32)}
 	return p.Append(nil, a.flow, 0)
 }

@@ -30,7 +30,9 @@ type recorded struct {
 }
 
 // isRequest reports whether p is a request, rather than a response or a notification.
-func isRequest(p *wire.Packet) bool { return p.Opcode.IsRequest() && !p.Opcode.IsUD() }
+func isRequest(p *wire.Packet) bool {
+	return !p.Opcode.IsResponse() && p.Opcode != wire.CNP && !p.Opcode.IsUD()
+}
 
 // at is the position of a queue pair: the last PSNs of the requests and of the responses that were sent to it.
 type at struct {

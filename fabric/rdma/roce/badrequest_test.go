@@ -95,6 +95,16 @@ func TestInvalidRequests(t *testing.T) {
 			return []*wire.Packet{r.write(wire.RCWriteFirst, 100, 256, 1<<31+1)}
 		}, invalid + " 100 msn 0"},
 		{"READ of more than 2 GiB", func(r *rawPeer) []*wire.Packet { return []*wire.Packet{r.read(100, 0, 1<<31+1)} }, invalid + " 100 msn 0"},
+		{"READ with a payload", func(r *rawPeer) []*wire.Packet {
+			p := r.read(100, 0, 4)
+			p.Payload = make([]byte, 4)
+			return []*wire.Packet{p}
+		}, invalid + " 100 msn 0"},
+		{"atomic with a payload", func(r *rawPeer) []*wire.Packet {
+			p := r.atomic(100, 1)
+			p.Payload = make([]byte, 1) // and a pad
+			return []*wire.Packet{p}
+		}, invalid + " 100 msn 0"},
 		{"ATOMIC WRITE", func(r *rawPeer) []*wire.Packet { return []*wire.Packet{r.packet(0x1d, 100, 8)} }, invalid + " 100 msn 0"},
 		{"reserved opcode", func(r *rawPeer) []*wire.Packet { return []*wire.Packet{r.packet(0x1f, 100, 8)} }, invalid + " 100 msn 0"},
 	} {

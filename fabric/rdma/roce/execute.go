@@ -207,7 +207,7 @@ func (q *qp) remoteRange(h *wire.RETH, access verbs.Access) *region {
 func (q *qp) onRead(p *wire.Packet) {
 	rs := &q.resp
 	h := &p.RETH
-	if q.attr.Access&verbs.AccessRemoteRead == 0 || rs.message != messageNone ||
+	if q.attr.Access&verbs.AccessRemoteRead == 0 || rs.message != messageNone || len(p.Payload) > 0 ||
 		h.Length > wire.MaxMessage || rs.queue.full() || rs.records.none() {
 		q.refuse(wire.NAKInvalidRequest, p.PSN)
 		return
@@ -231,7 +231,7 @@ func (q *qp) onRead(p *wire.Packet) {
 func (q *qp) onAtomic(p *wire.Packet) {
 	rs := &q.resp
 	h := &p.AtomicETH
-	if q.attr.Access&verbs.AccessRemoteAtomic == 0 || rs.message != messageNone ||
+	if q.attr.Access&verbs.AccessRemoteAtomic == 0 || rs.message != messageNone || len(p.Payload) > 0 ||
 		h.VA%8 != 0 || rs.queue.full() || rs.records.none() {
 		q.refuse(wire.NAKInvalidRequest, p.PSN)
 		return

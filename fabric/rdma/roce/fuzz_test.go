@@ -26,7 +26,8 @@ func FuzzPackets(tf *testing.F) {
 		for i, op := range ops {
 			p := wire.Packet{BTH: wire.BTH{Opcode: op, PKey: wire.DefaultPKey, AckReq: true}}
 			p.Payload = make([]byte, 4*i)
-			if !op.HasPayload() {
+			switch op.Kind() {
+			case wire.KindReadRequest, wire.KindAtomic, wire.KindAcknowledge, wire.KindAtomicAcknowledge:
 				p.Payload = nil
 			}
 			p.RETH.Length = uint32(len(p.Payload))

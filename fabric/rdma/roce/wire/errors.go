@@ -10,7 +10,6 @@ const (
 	ErrAlign                        // length is not a multiple of four
 	ErrTVer                         // transport header version is not 0
 	ErrOpcode                       // reserved opcode, or one of a service that is not offered
-	ErrPad                          // PadCnt is set but there is no payload to pad
 	ErrPayloadSize                  // the opcode has a fixed payload size, and this isn't it
 )
 
@@ -21,7 +20,6 @@ var errorText = [...]string{
 	ErrAlign:       "packet length not a multiple of 4",
 	ErrTVer:        "transport header version not 0",
 	ErrOpcode:      "unknown opcode",
-	ErrPad:         "pad count without payload",
 	ErrPayloadSize: "payload size wrong for the opcode",
 }
 

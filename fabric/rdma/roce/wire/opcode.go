@@ -91,11 +91,10 @@ func (h Headers) Size() int {
 type opFlags uint8
 
 const (
-	opRequest opFlags = 1 << iota
-	opResponse
+	opResponse opFlags = 1 << iota
 	opStart
 	opEnd
-	opPayload
+	opEmpty // nothing follows the headers
 )
 
 type opInfo struct {
@@ -113,45 +112,44 @@ const (
 	opMiddle = opFlags(0)
 	opLast   = opEnd
 	opOnly   = opStart | opEnd
-	opData   = opRequest | opPayload
-	opAnswer = opResponse | opPayload
+	opAck    = opResponse | opOnly | opEmpty
 )
 
 var opTable = buildOpTable(map[Opcode]opInfo{
-	RCSendFirst:          {name: "RC_SEND_FIRST", kind: KindSend, flags: opData | opFirst},
-	RCSendMiddle:         {name: "RC_SEND_MIDDLE", kind: KindSend, flags: opData | opMiddle},
-	RCSendLast:           {name: "RC_SEND_LAST", kind: KindSend, flags: opData | opLast},
-	RCSendLastWithImm:    {name: "RC_SEND_LAST_WITH_IMM", kind: KindSend, flags: opData | opLast, headers: HasImmDt},
-	RCSendOnly:           {name: "RC_SEND_ONLY", kind: KindSend, flags: opData | opOnly},
-	RCSendOnlyWithImm:    {name: "RC_SEND_ONLY_WITH_IMM", kind: KindSend, flags: opData | opOnly, headers: HasImmDt},
-	RCSendLastWithInv:    {name: "RC_SEND_LAST_WITH_INV", kind: KindSend, flags: opData | opLast, headers: HasIETH},
-	RCSendOnlyWithInv:    {name: "RC_SEND_ONLY_WITH_INV", kind: KindSend, flags: opData | opOnly, headers: HasIETH},
-	RCWriteFirst:         {name: "RC_RDMA_WRITE_FIRST", kind: KindWrite, flags: opData | opFirst, headers: HasRETH},
-	RCWriteMiddle:        {name: "RC_RDMA_WRITE_MIDDLE", kind: KindWrite, flags: opData | opMiddle},
-	RCWriteLast:          {name: "RC_RDMA_WRITE_LAST", kind: KindWrite, flags: opData | opLast},
-	RCWriteLastWithImm:   {name: "RC_RDMA_WRITE_LAST_WITH_IMM", kind: KindWrite, flags: opData | opLast, headers: HasImmDt},
-	RCWriteOnly:          {name: "RC_RDMA_WRITE_ONLY", kind: KindWrite, flags: opData | opOnly, headers: HasRETH},
-	RCWriteOnlyWithImm:   {name: "RC_RDMA_WRITE_ONLY_WITH_IMM", kind: KindWrite, flags: opData | opOnly, headers: HasRETH | HasImmDt},
-	RCReadRequest:        {name: "RC_RDMA_READ_REQUEST", kind: KindReadRequest, flags: opRequest | opOnly, headers: HasRETH},
-	RCReadResponseFirst:  {name: "RC_RDMA_READ_RESPONSE_FIRST", kind: KindReadResponse, flags: opAnswer | opFirst, headers: HasAETH},
-	RCReadResponseMiddle: {name: "RC_RDMA_READ_RESPONSE_MIDDLE", kind: KindReadResponse, flags: opAnswer | opMiddle},
-	RCReadResponseLast:   {name: "RC_RDMA_READ_RESPONSE_LAST", kind: KindReadResponse, flags: opAnswer | opLast, headers: HasAETH},
-	RCReadResponseOnly:   {name: "RC_RDMA_READ_RESPONSE_ONLY", kind: KindReadResponse, flags: opAnswer | opOnly, headers: HasAETH},
-	RCAcknowledge:        {name: "RC_ACKNOWLEDGE", kind: KindAcknowledge, flags: opResponse | opOnly, headers: HasAETH},
-	RCAtomicAcknowledge:  {name: "RC_ATOMIC_ACKNOWLEDGE", kind: KindAtomicAcknowledge, flags: opResponse | opOnly, headers: HasAETH | HasAtomicAckETH},
-	RCCmpSwap:            {name: "RC_CMP_SWAP", kind: KindAtomic, flags: opRequest | opOnly, headers: HasAtomicETH},
-	RCFetchAdd:           {name: "RC_FETCH_ADD", kind: KindAtomic, flags: opRequest | opOnly, headers: HasAtomicETH},
-	UDSendOnly:           {name: "UD_SEND_ONLY", kind: KindSend, flags: opRequest | opPayload | opOnly, headers: HasDETH},
-	UDSendOnlyWithImm:    {name: "UD_SEND_ONLY_WITH_IMM", kind: KindSend, flags: opRequest | opPayload | opOnly, headers: HasDETH | HasImmDt},
-	CNP:                  {name: "CNP", kind: KindCNP, flags: opPayload | opOnly, fixed: CNPPayload},
-	SelectiveAck:         {name: "SELECTIVE_ACK", kind: KindSelectiveAck, flags: opAnswer | opOnly, headers: HasAETH},
-	WriteSend:            {name: "RDMA_WRITE_ONLY_SEND", kind: KindWriteSend, flags: opData | opOnly, headers: HasRETH},
-	WriteSendWithInv:     {name: "RDMA_WRITE_ONLY_SEND_WITH_INV", kind: KindWriteSend, flags: opData | opOnly, headers: HasRETH | HasIETH},
-	WriteSendAck:         {name: "RDMA_WRITE_ONLY_SEND_ACK", kind: KindWriteSend, flags: opData | opOnly, headers: HasRETH | HasAckPSN},
-	WriteSendWithInvAck:  {name: "RDMA_WRITE_ONLY_SEND_WITH_INV_ACK", kind: KindWriteSend, flags: opData | opOnly, headers: HasRETH | HasIETH | HasAckPSN},
-	SendOnlyAck:          {name: "SEND_ONLY_ACK", kind: KindSend, flags: opData | opOnly, headers: HasAckPSN},
-	ReadRequestAck:       {name: "RDMA_READ_REQUEST_ACK", kind: KindReadRequest, flags: opRequest | opOnly, headers: HasRETH | HasAckPSN},
-	SendOnlyWithInvAck:   {name: "SEND_ONLY_WITH_INV_ACK", kind: KindSend, flags: opData | opOnly, headers: HasIETH | HasAckPSN},
+	RCSendFirst:          {name: "RC_SEND_FIRST", kind: KindSend, flags: opFirst},
+	RCSendMiddle:         {name: "RC_SEND_MIDDLE", kind: KindSend, flags: opMiddle},
+	RCSendLast:           {name: "RC_SEND_LAST", kind: KindSend, flags: opLast},
+	RCSendLastWithImm:    {name: "RC_SEND_LAST_WITH_IMM", kind: KindSend, flags: opLast, headers: HasImmDt},
+	RCSendOnly:           {name: "RC_SEND_ONLY", kind: KindSend, flags: opOnly},
+	RCSendOnlyWithImm:    {name: "RC_SEND_ONLY_WITH_IMM", kind: KindSend, flags: opOnly, headers: HasImmDt},
+	RCSendLastWithInv:    {name: "RC_SEND_LAST_WITH_INV", kind: KindSend, flags: opLast, headers: HasIETH},
+	RCSendOnlyWithInv:    {name: "RC_SEND_ONLY_WITH_INV", kind: KindSend, flags: opOnly, headers: HasIETH},
+	RCWriteFirst:         {name: "RC_RDMA_WRITE_FIRST", kind: KindWrite, flags: opFirst, headers: HasRETH},
+	RCWriteMiddle:        {name: "RC_RDMA_WRITE_MIDDLE", kind: KindWrite, flags: opMiddle},
+	RCWriteLast:          {name: "RC_RDMA_WRITE_LAST", kind: KindWrite, flags: opLast},
+	RCWriteLastWithImm:   {name: "RC_RDMA_WRITE_LAST_WITH_IMM", kind: KindWrite, flags: opLast, headers: HasImmDt},
+	RCWriteOnly:          {name: "RC_RDMA_WRITE_ONLY", kind: KindWrite, flags: opOnly, headers: HasRETH},
+	RCWriteOnlyWithImm:   {name: "RC_RDMA_WRITE_ONLY_WITH_IMM", kind: KindWrite, flags: opOnly, headers: HasRETH | HasImmDt},
+	RCReadRequest:        {name: "RC_RDMA_READ_REQUEST", kind: KindReadRequest, flags: opOnly, headers: HasRETH},
+	RCReadResponseFirst:  {name: "RC_RDMA_READ_RESPONSE_FIRST", kind: KindReadResponse, flags: opResponse | opFirst, headers: HasAETH},
+	RCReadResponseMiddle: {name: "RC_RDMA_READ_RESPONSE_MIDDLE", kind: KindReadResponse, flags: opResponse | opMiddle},
+	RCReadResponseLast:   {name: "RC_RDMA_READ_RESPONSE_LAST", kind: KindReadResponse, flags: opResponse | opLast, headers: HasAETH},
+	RCReadResponseOnly:   {name: "RC_RDMA_READ_RESPONSE_ONLY", kind: KindReadResponse, flags: opResponse | opOnly, headers: HasAETH},
+	RCAcknowledge:        {name: "RC_ACKNOWLEDGE", kind: KindAcknowledge, flags: opAck, headers: HasAETH},
+	RCAtomicAcknowledge:  {name: "RC_ATOMIC_ACKNOWLEDGE", kind: KindAtomicAcknowledge, flags: opAck, headers: HasAETH | HasAtomicAckETH},
+	RCCmpSwap:            {name: "RC_CMP_SWAP", kind: KindAtomic, flags: opOnly, headers: HasAtomicETH},
+	RCFetchAdd:           {name: "RC_FETCH_ADD", kind: KindAtomic, flags: opOnly, headers: HasAtomicETH},
+	UDSendOnly:           {name: "UD_SEND_ONLY", kind: KindSend, flags: opOnly, headers: HasDETH},
+	UDSendOnlyWithImm:    {name: "UD_SEND_ONLY_WITH_IMM", kind: KindSend, flags: opOnly, headers: HasDETH | HasImmDt},
+	CNP:                  {name: "CNP", kind: KindCNP, flags: opOnly, fixed: CNPPayload},
+	SelectiveAck:         {name: "SELECTIVE_ACK", kind: KindSelectiveAck, flags: opResponse | opOnly, headers: HasAETH},
+	WriteSend:            {name: "RDMA_WRITE_ONLY_SEND", kind: KindWriteSend, flags: opOnly, headers: HasRETH},
+	WriteSendWithInv:     {name: "RDMA_WRITE_ONLY_SEND_WITH_INV", kind: KindWriteSend, flags: opOnly, headers: HasRETH | HasIETH},
+	WriteSendAck:         {name: "RDMA_WRITE_ONLY_SEND_ACK", kind: KindWriteSend, flags: opOnly, headers: HasRETH | HasAckPSN},
+	WriteSendWithInvAck:  {name: "RDMA_WRITE_ONLY_SEND_WITH_INV_ACK", kind: KindWriteSend, flags: opOnly, headers: HasRETH | HasIETH | HasAckPSN},
+	SendOnlyAck:          {name: "SEND_ONLY_ACK", kind: KindSend, flags: opOnly, headers: HasAckPSN},
+	ReadRequestAck:       {name: "RDMA_READ_REQUEST_ACK", kind: KindReadRequest, flags: opOnly, headers: HasRETH | HasAckPSN},
+	SendOnlyWithInvAck:   {name: "SEND_ONLY_WITH_INV_ACK", kind: KindSend, flags: opOnly, headers: HasIETH | HasAckPSN},
 })
 
 func buildOpTable(lines map[Opcode]opInfo) (t [256]opInfo) {
@@ -179,9 +177,6 @@ func (o Opcode) IsRC() bool { return o&serviceMask == serviceRC }
 // IsUD reports whether the opcode, known or reserved, belongs to the unreliable datagram service.
 func (o Opcode) IsUD() bool { return o&serviceMask == serviceUD }
 
-// IsRequest reports whether the packet goes from requester to responder.
-func (o Opcode) IsRequest() bool { return opTable[o].flags&opRequest != 0 }
-
 // IsResponse reports whether the packet goes from responder to requester.
 func (o Opcode) IsResponse() bool { return opTable[o].flags&opResponse != 0 }
 
@@ -190,9 +185,6 @@ func (o Opcode) Starts() bool { return opTable[o].flags&opStart != 0 }
 
 // Ends reports whether the packet ends a message: LAST or ONLY.
 func (o Opcode) Ends() bool { return opTable[o].flags&opEnd != 0 }
-
-// HasPayload reports whether the packet carries data, possibly none of it.
-func (o Opcode) HasPayload() bool { return opTable[o].flags&opPayload != 0 }
 
 // Headers is the set of extension headers that follow the BTH.
 func (o Opcode) Headers() Headers { return opTable[o].headers }

@@ -48,7 +48,8 @@ type Packet struct {
 }
 
 // Parse parses the UDP payload b, whose last four bytes are the ICRC (which Flow.Verify checks). The error is an Error.
-// After ErrOpcode p.BTH is filled in: a responder has to answer a reserved opcode.
+// After ErrOpcode p.BTH is filled in: a responder has to answer a reserved opcode. For the same reason a READ request or
+// an atomic with a payload is no error here.
 func Parse(p *Packet, b []byte) error {
 	if len(b) < MinPacket {
 		return ErrShort
@@ -69,9 +70,7 @@ func Parse(p *Packet, b []byte) error {
 		return ErrShort
 	case size > MaxPayload:
 		return ErrLong
-	case info.flags&opPayload == 0 && p.PadCnt != 0:
-		return ErrPad
-	case info.flags&opPayload == 0 && size != 0,
+	case info.flags&opEmpty != 0 && size != 0,
 		info.fixed != 0 && size != int(info.fixed):
 		return ErrPayloadSize
 	}

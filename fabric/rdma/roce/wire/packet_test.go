@@ -54,6 +54,14 @@ var packets = []struct {
 		},
 	},
 	{
+		name: "RDMA READ request with payload", total: 36,
+		hex: "0c 30 ffff 00 000011 00 000004 0123456789abcdef 11223344 80000000 61",
+		want: Packet{
+			BTH:  BTH{Opcode: RCReadRequest, PadCnt: 3, PKey: 0xffff, DestQP: 0x11, PSN: 4},
+			RETH: RETH{VA: 0x0123456789abcdef, RKey: 0x11223344, Length: MaxMessage}, Payload: []byte("a"),
+		},
+	},
+	{
 		name: "RDMA READ response LAST", total: 24,
 		hex: "0f 00 ffff 40 000011 00 000005 1f000007 61626364",
 		want: Packet{
@@ -187,9 +195,9 @@ func TestParseErrors(t *testing.T) {
 		{"reserved opcode", "15 00" + bth + pad(4), ErrOpcode},
 		{"reserved opcode with odd length", "1f 00" + bth + pad(5), ErrOpcode},
 		{"unreliable connection", "24 00" + bth + pad(4), ErrOpcode},
-		{"padded ACK", "11 10" + bth + pad(4+4+4), ErrPad},
+		{"padded ACK", "11 10" + bth + pad(4+4+4), ErrPayloadSize},
 		{"ACK with payload", "11 00" + bth + pad(4+4+4), ErrPayloadSize},
-		{"READ request with payload", "0c 00" + bth + pad(16+4+4), ErrPayloadSize},
+		{"atomic acknowledgement with payload", "12 00" + bth + pad(4+8+4+4), ErrPayloadSize},
 		{"CNP of 12 bytes", "81 00" + bth + pad(12+4), ErrPayloadSize},
 	} {
 		t.Run(c.name, func(t *testing.T) {
