@@ -209,7 +209,7 @@ func newCapsuleRig(t *testing.T, options func(*roce.Device) uint32, mtu verbs.MT
 	n.SetDefault(simnet.Link{Latency: 10 * time.Microsecond})
 	r := &capsuleRig{t: t}
 	n.SetFilter(r.count)
-	r.tn, r.hn = simNICOf(t, n, simTarget, roce.Config{MTU: mtu}, options), newSimNIC(t, n, simHost)
+	r.tn, r.hn = simNICOf(t, n, simTarget, mtu, options), newSimNIC(t, n, simHost)
 	var err error
 	r.target, err = target.New(target.Config{Subsystems: []target.SubsystemConfig{{
 		NQN: testNQN, AllowAnyHost: true, Namespaces: []target.NamespaceConfig{{Volume: memory(t, 1<<20)}},

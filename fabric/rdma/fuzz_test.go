@@ -15,6 +15,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma"
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/cm"
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/roce"
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/roce/wire"
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
 	"github.com/nvme-anywhere/nvmeof/internal/fuzzing"
 	"github.com/nvme-anywhere/nvmeof/internal/simnet"
@@ -39,7 +40,7 @@ func newSimNIC(t *testing.T, n *simnet.Network, addr netip.AddrPort) *simNIC {
 // them.
 func openSimNIC(t *testing.T, n *simnet.Network, addr netip.AddrPort, options func(*roce.Device) uint32) *simNIC {
 	t.Helper()
-	return simNICOf(t, n, addr, roce.Config{}, options)
+	return simNICOf(t, n, addr, verbs.MTU4096, options)
 }
 
 // nobodys is a device without a vendor ID: others don't recognize it as one of their kind.
@@ -51,19 +52,25 @@ func (d nobodys) Attr() verbs.DeviceAttr {
 	return a
 }
 
-func simNICOf(t *testing.T, n *simnet.Network, addr netip.AddrPort, cfg roce.Config, options func(*roce.Device) uint32) *simNIC {
+// simNICOf makes an RNIC whose interface has room for packets of a path MTU, long SENDs included.
+func simNICOf(t *testing.T, n *simnet.Network, addr netip.AddrPort, mtu verbs.MTU, options func(*roce.Device) uint32) *simNIC {
 	t.Helper()
-	return simNICBehind(t, n, addr, cfg, options, nil)
+	return simNICBehind(t, n, addr, mtu, options, nil)
 }
 
 // simNICBehind makes one whose path MTU to its peers is that of path, if path isn't nil.
-func simNICBehind(t *testing.T, n *simnet.Network, addr netip.AddrPort, cfg roce.Config, options func(*roce.Device) uint32, path func(netip.Addr) verbs.MTU) *simNIC {
+func simNICBehind(t *testing.T, n *simnet.Network, addr netip.AddrPort, mtu verbs.MTU, options func(*roce.Device) uint32, path func(netip.Addr) verbs.MTU) *simNIC {
 	t.Helper()
-	conn, err := n.Listen(addr, simnet.Config{MTU: 9000, RecvBuffer: 1 << 20})
+	room := 9000
+	if mtu < verbs.MTU4096 {
+		const headers = 96
+		room = mtu.Bytes() + wire.LongSend + headers
+	}
+	conn, err := n.Listen(addr, simnet.Config{MTU: room, RecvBuffer: 1 << 20})
 	if err != nil {
 		t.Fatal(err)
 	}
-	dev, err := roce.Open(conn, cfg)
+	dev, err := roce.Open(conn, roce.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}

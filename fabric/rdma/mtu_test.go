@@ -23,7 +23,7 @@ func TestSmallerMTU(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			n := simnet.New(1)
 			n.SetDefault(simnet.Link{Latency: 10 * time.Microsecond})
-			tn := simNICOf(t, n, simTarget, roce.Config{MTU: m}, (*roce.Device).VendorOptions)
+			tn := simNICOf(t, n, simTarget, m, (*roce.Device).VendorOptions)
 			hn := newSimNIC(t, n, simHost)
 			tgt, l := simMemoryTarget(t, tn, nil)
 			tr := newTransport(t, hn, rdma.HostConfig{})
@@ -69,8 +69,8 @@ func TestSmallerPath(t *testing.T) {
 					}
 					return (*roce.Device).VendorOptions
 				}
-				tn := simNICBehind(t, n, simTarget, roce.Config{}, options(c.target), c.target)
-				hn := simNICBehind(t, n, simHost, roce.Config{}, options(c.host), c.host)
+				tn := simNICBehind(t, n, simTarget, verbs.MTU4096, options(c.target), c.target)
+				hn := simNICBehind(t, n, simHost, verbs.MTU4096, options(c.host), c.host)
 				tgt, l := simMemoryTarget(t, tn, nil)
 				tr := newTransport(t, hn, rdma.HostConfig{})
 				writeAndRead(t, tr)

@@ -61,7 +61,7 @@ func testPathMTUFalls(t *testing.T, after int32, hostKnows, targetKnows, write b
 			return before
 		}
 		var dev *roce.Device
-		nic := simNICBehind(t, n, addr, roce.Config{},
+		nic := simNICBehind(t, n, addr, verbs.MTU4096,
 			func(d *roce.Device) uint32 { return d.VendorOptionsWithin(known()) },
 			func(netip.Addr) verbs.MTU { return dev.PathMTU(known()) })
 		dev = nic.dev

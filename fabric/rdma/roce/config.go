@@ -9,37 +9,29 @@ import (
 
 // Config configures a device. The zero value suits most.
 type Config struct {
-	// MTU bounds the path MTU that the device offers; 0 means the largest that the interface supports.
-	MTU verbs.MTU
 	// TrafficClass has in its upper six bits the DSCP of management datagrams, and of packets of connections whose peer
 	// doesn't ask for another one. The lower two bits are for ECN, and every packet is ECN-capable.
 	TrafficClass uint8
-	// MaxWindow bounds the bytes of requests that may be in flight to one peer without its acknowledgement, and the
-	// bytes of READs that may be outstanding in total; 0 means DefaultMaxWindow. The window to a peer starts at 64 KiB
-	// and grows up to this limit.
-	MaxWindow int
 	// Engines is how many devices share the address, at most MaxEngines, and Engine is which of them this one is, from
 	// 0; an Engines of 0 means that there is only this one.
 	Engines, Engine int
+
+	// maxWindow bounds the bytes of requests that may be in flight to one peer without its acknowledgement, and the
+	// bytes of READs that may be outstanding in total. It is defaultMaxWindow except in tests. The window to a peer
+	// starts at 64 KiB and grows up to this limit.
+	maxWindow int
 }
 
-// DefaultMaxWindow covers a bandwidth-delay product of 80 Gb/s and 100 µs, in bytes.
-const DefaultMaxWindow = 1 << 20
+// defaultMaxWindow covers a bandwidth-delay product of 80 Gb/s and 100 µs, in bytes.
+const defaultMaxWindow = 1 << 20
 
 const (
 	minWindow     = 8 << 10
-	limitWindow   = 1 << 30
 	initialWindow = 64 << 10 // fits the default receive buffer of Linux, 208 KiB with overhead
 )
 
-// Validate returns an error about the first invalid field.
+// Validate returns an error if there is no such Engine.
 func (c *Config) Validate() error {
-	switch {
-	case c.MTU != 0 && c.MTU.Bytes() == 0:
-		return fmt.Errorf("roce: MTU code %d: want 0 (largest) or 1 (256 bytes) to 5 (4096): %w", c.MTU, verbs.ErrInvalid)
-	case c.MaxWindow != 0 && (c.MaxWindow < minWindow || c.MaxWindow > limitWindow):
-		return fmt.Errorf("roce: MaxWindow %d: want 0 (default) or %d to %d: %w", c.MaxWindow, minWindow, limitWindow, verbs.ErrInvalid)
-	}
 	if c.Engines < 0 || c.Engines > MaxEngines || c.Engine < 0 || c.Engine >= max(c.Engines, 1) {
 		return fmt.Errorf("roce: engine %d of %d: want one of at most %d: %w", c.Engine, c.Engines, MaxEngines, verbs.ErrInvalid)
 	}
@@ -47,8 +39,7 @@ func (c *Config) Validate() error {
 }
 
 func (c Config) withDefaults() Config {
-	c.MaxWindow = cmp.Or(c.MaxWindow, DefaultMaxWindow)
-	c.MTU = cmp.Or(c.MTU, verbs.MTU4096)
+	c.maxWindow = cmp.Or(c.maxWindow, defaultMaxWindow)
 	return c
 }
 

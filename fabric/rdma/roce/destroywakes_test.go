@@ -22,7 +22,7 @@ func TestRoomOfWhoEnds(t *testing.T) {
 			t.Run(fmt.Sprintf("%s, opcode %d", name, op), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					const size = 64 << 10
-					p := newPair(t, pairConfig{endpoint: simnet.Config{RecvBuffer: 1 << 20}, device: Config{MaxWindow: size}})
+					p := newPair(t, pairConfig{endpoint: simnet.Config{RecvBuffer: 1 << 20}, device: Config{maxWindow: size}})
 					p.cfg.timeout = 0 // no timer of its own
 					ending, far := another(p.a, p.cfg), another(p.b, p.cfg)
 					waiting, peer := another(p.a, p.cfg), another(p.b, p.cfg)

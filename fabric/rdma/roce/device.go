@@ -90,7 +90,7 @@ func newDevice(conn udp.Conn, cfg Config) (*Device, error) {
 		return nil, err
 	}
 	cfg = cfg.withDefaults()
-	mtu, err := fitMTU(cfg.MTU, conn.MTU())
+	mtu, err := fitMTU(verbs.MTU4096, conn.MTU())
 	if err != nil {
 		return nil, err
 	}
@@ -115,12 +115,12 @@ func newDevice(conn udp.Conn, cfg Config) (*Device, error) {
 	d.attr = verbs.DeviceAttr{
 		Name: cfg.deviceName(d.self.Addr()), VendorID: vendorID,
 		NodeGUID: binary.BigEndian.Uint64(seed[:]) | locallyAdministered, Addr: d.self.Addr(), ActiveMTU: mtu,
-		MaxQP: maxQP, MaxQPWR: maxQPWR, MaxSGE: maxSGE, MaxSGERd: maxSGE, MaxCQE: maxCQE, MaxMRSize: 1 << 46,
+		MaxQP: maxQP, MaxQPWR: maxQPWR, MaxSGE: maxSGE, MaxSGERd: maxSGE, MaxCQE: maxCQE,
 		MaxQPRdAtom: maxRdAtomic, MaxQPInitAtom: maxRdAtomic, MaxInline: maxInline, AckDelay: ackDelay,
 	}
 	// The whole buffer, although commands arrive there too: the kernel reserves twice that. While one half is in flight
 	// the other is read.
-	d.readBudget = max(min(conn.RecvBuffer(), cfg.MaxWindow), 4*mtu.Bytes())
+	d.readBudget = max(min(conn.RecvBuffer(), cfg.maxWindow), 4*mtu.Bytes())
 	d.readPiece = min(max(d.readBudget/2, wire.MaxPathMTU)&^(wire.MaxPathMTU-1), 128<<10)
 	d.timer = time.AfterFunc(time.Hour, d.onTimer)
 	d.timer.Stop()

@@ -150,7 +150,7 @@ func TestCrowdOnSlowLink(t *testing.T) {
 	eachKind(t, func(t *testing.T, op verbs.WROpcode, foreign bool) {
 		const size, bandwidth = 16 << 10, 256 << 10
 		config := crowdConfig(size)
-		config.foreign, config.device.MaxWindow = foreign, 1<<20
+		config.foreign, config.device.maxWindow = foreign, 1<<20
 		p := newPair(t, config)
 		c := p.inCrowd(op, size, simnet.Link{Latency: 50 * time.Microsecond, Bandwidth: bandwidth})
 		time.Sleep(40 * time.Second) // including what was sent before the round trip was known

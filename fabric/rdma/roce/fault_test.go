@@ -55,11 +55,11 @@ var writeFaults = []remoteFault{
 	{"write, L_Key as R_Key", everything, func(p *pair) verbs.SendWR { return p.writeTo(p.b.mr.Addr(), 10, p.b.mr.LKey()) }, verbs.WCRemAccessErr},
 	{"write, before the region", everything, func(p *pair) verbs.SendWR { return p.writeTo(p.b.mr.Addr()-1, 10, p.b.mr.RKey()) }, verbs.WCRemAccessErr},
 	{"write, one byte behind", everything, func(p *pair) verbs.SendWR {
-		return p.writeTo(p.b.mr.Addr()+uint64(p.b.mr.Len())-9, 10, p.b.mr.RKey())
+		return p.writeTo(p.b.mr.Addr()+uint64(len(p.b.buf))-9, 10, p.b.mr.RKey())
 	}, verbs.WCRemAccessErr},
 	{"write, address wraps", everything, func(p *pair) verbs.SendWR { return p.writeTo(^uint64(0)-4, 10, p.b.mr.RKey()) }, verbs.WCRemAccessErr},
 	{"write, whole message is checked first", everything, func(p *pair) verbs.SendWR {
-		wr := p.writeTo(p.b.mr.Addr()+uint64(p.b.mr.Len())-8192, 8193, p.b.mr.RKey())
+		wr := p.writeTo(p.b.mr.Addr()+uint64(len(p.b.buf))-8192, 8193, p.b.mr.RKey())
 		wr.Opcode = verbs.WRRDMAWriteWithImm // which is one message for any peer
 		return wr
 	}, verbs.WCRemAccessErr},
@@ -84,7 +84,7 @@ var writeFaults = []remoteFault{
 var readFaults = []remoteFault{
 	{"read, unknown key", everything, func(p *pair) verbs.SendWR { return p.readFrom(p.b.mr.Addr(), 10, p.b.mr.RKey()+1) }, verbs.WCRemAccessErr},
 	{"read, one byte behind", everything, func(p *pair) verbs.SendWR {
-		return p.readFrom(p.b.mr.Addr()+uint64(p.b.mr.Len())-9, 10, p.b.mr.RKey())
+		return p.readFrom(p.b.mr.Addr()+uint64(len(p.b.buf))-9, 10, p.b.mr.RKey())
 	}, verbs.WCRemAccessErr},
 	{"read, write-only region", everything, func(p *pair) verbs.SendWR {
 		m := p.region(p.b.pd, verbs.AccessLocalWrite|verbs.AccessRemoteWrite)
@@ -103,7 +103,7 @@ var atomicFaults = []remoteFault{
 		return p.addTo(p.b.mr.Addr()&^7+8, 0)
 	}, verbs.WCRemAccessErr},
 	{"atomic, behind the region", everything, func(p *pair) verbs.SendWR {
-		return p.addTo(p.b.mr.Addr()+uint64(p.b.mr.Len()), p.b.mr.RKey())
+		return p.addTo(p.b.mr.Addr()+uint64(len(p.b.buf)), p.b.mr.RKey())
 	}, verbs.WCRemAccessErr},
 	{"atomic, region for READ and WRITE", everything, func(p *pair) verbs.SendWR {
 		m := p.region(p.b.pd, allAccess&^verbs.AccessRemoteAtomic)
@@ -141,7 +141,7 @@ var sendFaults = []remoteFault{
 		return verbs.SendWR{Opcode: verbs.WRSend, SGList: p.a.sge(0, 100)}
 	}, verbs.WCRemOpErr},
 	{"send, receive outside of its region", everything, func(p *pair) verbs.SendWR {
-		p.b.recv(1, verbs.SGE{Addr: p.b.mr.Addr() + uint64(p.b.mr.Len()) - 50, Length: 100, LKey: p.b.mr.LKey()})
+		p.b.recv(1, verbs.SGE{Addr: p.b.mr.Addr() + uint64(len(p.b.buf)) - 50, Length: 100, LKey: p.b.mr.LKey()})
 		return verbs.SendWR{Opcode: verbs.WRSend, SGList: p.a.sge(0, 100)}
 	}, verbs.WCRemOpErr},
 	{"send with invalidate, unknown key", everything, func(p *pair) verbs.SendWR {
@@ -278,10 +278,10 @@ var windowFaults = []localFault{
 		return verbs.SendWR{Opcode: verbs.WRLocalInv, InvalidateRKey: p.foreignWindow(p.a)}
 	}, verbs.WCLocQPOpErr},
 	{"bind outside of the region", func(p *pair) verbs.SendWR {
-		return p.bind(p.a.pd, p.a.mr, p.a.mr.Addr()+1, p.a.mr.Len(), 0)
+		return p.bind(p.a.pd, p.a.mr, p.a.mr.Addr()+1, len(p.a.buf), 0)
 	}, verbs.WCMWBindErr},
 	{"bind more than the region", func(p *pair) verbs.SendWR {
-		return p.bind(p.a.pd, p.a.mr, p.a.mr.Addr(), p.a.mr.Len()+1, 0)
+		return p.bind(p.a.pd, p.a.mr, p.a.mr.Addr(), len(p.a.buf)+1, 0)
 	}, verbs.WCMWBindErr},
 	{"bind nothing", func(p *pair) verbs.SendWR {
 		return p.bind(p.a.pd, p.a.mr, p.a.mr.Addr(), 0, 0)

@@ -29,7 +29,7 @@ func testDeadPeersHeld(t *testing.T, peers, qps int, foreign bool) {
 	const size, many = 128 << 10, 16
 	p := newPair(t, pairConfig{
 		mtu: verbs.MTU1024, memory: size, depth: many, timeout: 17, foreign: foreign,
-		endpoint: simnet.Config{MTU: 1500, RecvBuffer: 64 << 20}, device: Config{MaxWindow: 8 << 20},
+		endpoint: simnet.Config{MTU: 1500, RecvBuffer: 64 << 20}, device: Config{maxWindow: 8 << 20},
 	})
 	p.net.SetDefault(simnet.Link{Latency: 50 * time.Microsecond})
 	write := func(s, to *side) (wrs []verbs.SendWR) {

@@ -15,7 +15,7 @@ func TestFarPeerOpensWindow(t *testing.T) {
 		const latency, size, depth, most, trips = 400 * time.Millisecond, 64 << 10, 8, 256 << 10, 20
 		p := newPair(t, pairConfig{
 			timeout: 18, foreign: foreign, mtu: verbs.MTU4096, maxRd: maxRdAtomic, memory: depth * size,
-			endpoint: simnet.Config{MTU: 9000, RecvBuffer: 4 << 20}, device: Config{MaxWindow: most},
+			endpoint: simnet.Config{MTU: 9000, RecvBuffer: 4 << 20}, device: Config{maxWindow: most},
 		})
 		p.net.SetDefault(simnet.Link{Latency: latency, Bandwidth: 125e6})
 		move := func(i, n int) {
@@ -61,7 +61,7 @@ func TestLateOrLost(t *testing.T) {
 		{"marked", 60 * time.Millisecond, rtt, func(w *window) { w.marked(cut+1, rtt) }, cut, initialWindow/2 - initialWindow/8},
 		{"earlier", 60 * time.Millisecond, rtt, nil, sent - 1, initialWindow / 2},
 	} {
-		d := &Device{cfg: Config{MaxWindow: DefaultMaxWindow}, readBudget: DefaultMaxWindow}
+		d := &Device{cfg: Config{maxWindow: defaultMaxWindow}, readBudget: defaultMaxWindow}
 		p := d.newPath(addrB)
 		for _, w := range []*window{&p.window, &p.reads} {
 			w.silent(c.cut, p.roundTrip())
@@ -72,7 +72,7 @@ func TestLateOrLost(t *testing.T) {
 		p.distrust(sent, sent+c.again, sent+c.here)
 		p.sample(rtt, sent+c.here+rtt)
 		for _, w := range []*window{&p.window, &p.reads} {
-			opens := w.threshold == DefaultMaxWindow
+			opens := w.threshold == defaultMaxWindow
 			if w.size != c.size || opens != (c.size == initialWindow) {
 				t.Errorf("%s: the window is %d bytes, and its threshold %d; want %d", c.name, w.size, w.threshold, c.size)
 			}

@@ -124,24 +124,22 @@ func TestOptionsNeedRoom(t *testing.T) {
 	)
 	for _, c := range []struct {
 		link int // bytes
-		mtu  verbs.MTU
 		want uint32
 	}{
-		{1500, 0, short}, // the path MTU is 1024
-		{shortRoom - 1, 0, plain},
-		{shortRoom, 0, short},
-		{jumboRoom - 1, 0, short},
-		{jumboRoom, 0, jumbo},
-		{9000, 0, jumbo},
-		{longRoom - 1, 0, jumbo},
-		{longRoom, 0, long},
-		{65536, 0, long},
-		{65536, verbs.MTU2048, short},
+		{1500, short}, // the path MTU is 1024
+		{shortRoom - 1, plain},
+		{shortRoom, short},
+		{jumboRoom - 1, short},
+		{jumboRoom, jumbo},
+		{9000, jumbo},
+		{longRoom - 1, jumbo},
+		{longRoom, long},
+		{65536, long},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			p := newPair(t, pairConfig{endpoint: simnet.Config{MTU: c.link}, device: Config{MTU: c.mtu}})
+			p := newPair(t, pairConfig{endpoint: simnet.Config{MTU: c.link}})
 			if got := p.a.dev.VendorOptions(); got != c.want {
-				t.Errorf("options of an interface of %d bytes, path MTU code %d: %#x, want %#x", c.link, c.mtu, got, c.want)
+				t.Errorf("options of an interface of %d bytes: %#x, want %#x", c.link, got, c.want)
 			}
 			q := p.a.newQP(p.cfg)
 			for option := uint32(OptionNoICRC); option <= 2*OptionAckAlong; option <<= 1 {

@@ -11,7 +11,7 @@ import (
 // TestLongestMessage: 2 GiB in packets of 256 bytes take half of all PSNs, so that the end of the message no longer
 // counts as after its beginning. The window space of its last packets is given back all the same.
 func TestLongestMessage(t *testing.T) {
-	const packets = wire.PSNWindow
+	const packets = wire.MaxMessage / 256
 	for _, ours := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			r := newRaw(t, pairConfig{ours: ours})

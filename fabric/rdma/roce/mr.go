@@ -68,9 +68,6 @@ func (p *pd) usable(op string) error {
 // Addr returns the address of the first byte.
 func (m *mr) Addr() uint64 { return m.base }
 
-// Len returns the number of bytes.
-func (m *mr) Len() int { return len(m.buf) }
-
 // LKey returns the key for local use.
 func (m *mr) LKey() uint32 { return m.lkey }
 

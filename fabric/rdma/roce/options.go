@@ -55,24 +55,19 @@ func sendMTU(path verbs.MTU, options uint32) int {
 
 // VendorOptions returns the options that the device can use with any peer of its kind that supports them too: those
 // whose packets its interface carries.
-func (d *Device) VendorOptions() uint32 { return d.optionsWithin(d.attr.ActiveMTU, d.conn.MTU()) }
+func (d *Device) VendorOptions() uint32 { return optionsWithin(d.attr.ActiveMTU, d.conn.MTU()) }
 
 // VendorOptionsWithin returns those of VendorOptions whose packets fit a path that carries packets of up to packet
 // bytes.
 func (d *Device) VendorOptionsWithin(packet int) uint32 {
-	return d.optionsWithin(d.PathMTU(packet), packet) & d.VendorOptions()
+	return optionsWithin(d.PathMTU(packet), packet) & d.VendorOptions()
 }
 
-// optionsWithin returns the options for packets of at most that length, whose usual payload is the path MTU. Longer
-// data is not used by a device that was given a path MTU smaller than the largest.
-func (d *Device) optionsWithin(path verbs.MTU, packet int) (options uint32) {
+// optionsWithin returns the options for packets of at most that length, whose usual payload is the path MTU.
+func optionsWithin(path verbs.MTU, packet int) (options uint32) {
 	options = OptionAckAlong
 	for _, more := range [...]uint32{OptionLongSend | OptionWriteSend, OptionJumboData, OptionLongData} {
-		data := dataMTU(path, more)
-		if data > wire.MaxPathMTU && d.attr.ActiveMTU.Bytes() < wire.MaxPathMTU {
-			continue
-		}
-		if data+wire.LongSend+packetOverhead <= packet {
+		if dataMTU(path, more)+wire.LongSend+packetOverhead <= packet {
 			options |= more
 		}
 	}

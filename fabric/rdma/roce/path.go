@@ -64,7 +64,7 @@ func (d *Device) newPath(remote netip.Addr) *path {
 		remote: remote,
 		dst:    dst,
 		flow:   wire.NewFlow(d.self, dst),
-		window: newWindow(min(initialWindow, d.cfg.MaxWindow), minWindow, d.cfg.MaxWindow),
+		window: newWindow(min(initialWindow, d.cfg.maxWindow), minWindow, d.cfg.maxWindow),
 		reads:  newWindow(min(initialWindow, d.readBudget), min(minWindow, d.readBudget), d.readBudget),
 	}
 }

@@ -29,7 +29,7 @@ func testReadTurns(t *testing.T, foreign, same bool) {
 	const small, large, depth = 8 << 10, 256 << 10, 64
 	p := newPair(t, pairConfig{
 		mtu: verbs.MTU4096, maxRd: 128, depth: depth, memory: large, timeout: 17, foreign: foreign,
-		device: Config{MaxWindow: 256 << 10}, endpoint: simnet.Config{MTU: 9000, RecvBuffer: 1 << 20},
+		device: Config{maxWindow: 256 << 10}, endpoint: simnet.Config{MTU: 9000, RecvBuffer: 1 << 20},
 	})
 	p.net.SetDefault(simnet.Link{Latency: 50 * time.Microsecond})
 	far := p.newSide(netip.MustParseAddr("10.0.0.3"))

@@ -30,7 +30,7 @@ func testSilentQPs(t *testing.T, op verbs.WROpcode, gone int, foreign bool) {
 	const size, many = 64 << 10, 8
 	p := newPair(t, pairConfig{
 		mtu: verbs.MTU4096, maxRd: 16, memory: many * size, timeout: 17, foreign: foreign,
-		device: Config{MaxWindow: 256 << 10}, endpoint: simnet.Config{MTU: 9000, RecvBuffer: 1 << 20},
+		device: Config{maxWindow: 256 << 10}, endpoint: simnet.Config{MTU: 9000, RecvBuffer: 1 << 20},
 	})
 	p.net.SetDefault(simnet.Link{Latency: 50 * time.Microsecond})
 	request := func(s, peer *side) (wrs []verbs.SendWR) {
@@ -258,7 +258,7 @@ func TestCrowdAfterLongOutage(t *testing.T) {
 				const size = 4 << 10
 				config := crowdConfig(size)
 				p := newPair(t, config)
-				c := p.inCrowd(op, size, simnet.Link{Latency: 50 * time.Microsecond, Bandwidth: 4 << 20, Queue: config.device.MaxWindow})
+				c := p.inCrowd(op, size, simnet.Link{Latency: 50 * time.Microsecond, Bandwidth: 4 << 20, Queue: config.device.maxWindow})
 				time.Sleep(time.Second)
 				p.outage(400 * time.Millisecond)
 				time.Sleep(8 * time.Second)
@@ -296,7 +296,7 @@ const crowdSize = 256
 func crowdConfig(size int) pairConfig {
 	return pairConfig{
 		mtu: verbs.MTU4096, memory: size, timeout: 14, foreign: true,
-		device: Config{MaxWindow: 64 << 10}, endpoint: simnet.Config{MTU: 9000, RecvBuffer: 4 << 20},
+		device: Config{maxWindow: 64 << 10}, endpoint: simnet.Config{MTU: 9000, RecvBuffer: 4 << 20},
 	}
 }
 

@@ -20,7 +20,7 @@ func TestSilentPeerLeavesReads(t *testing.T) {
 				const size, reads = 64 << 10, 8
 				c := pairConfig{
 					mtu: verbs.MTU4096, maxRd: 16, memory: reads * size, timeout: 21, foreign: foreign,
-					device: Config{MaxWindow: 256 << 10}, endpoint: simnet.Config{MTU: 9000, RecvBuffer: 1 << 20},
+					device: Config{maxWindow: 256 << 10}, endpoint: simnet.Config{MTU: 9000, RecvBuffer: 1 << 20},
 				}
 				p := newPair(t, c)
 				p.net.SetDefault(simnet.Link{Latency: 50 * time.Microsecond})

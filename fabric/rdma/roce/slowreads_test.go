@@ -28,7 +28,7 @@ func testSlowPeer(t *testing.T, foreign bool, size int) {
 	const depth, slow, fast = 16, 10 << 20, 1 << 30 // bytes a second
 	p := newPair(t, pairConfig{
 		mtu: verbs.MTU4096, maxRd: 128, depth: depth, memory: 64 << 10, timeout: 18, foreign: foreign,
-		device: Config{MaxWindow: 256 << 10}, endpoint: simnet.Config{MTU: 9000, RecvBuffer: 1 << 20},
+		device: Config{maxWindow: 256 << 10}, endpoint: simnet.Config{MTU: 9000, RecvBuffer: 1 << 20},
 	})
 	p.net.SetDefault(simnet.Link{Latency: 50 * time.Microsecond})
 	far := p.newSide(netip.MustParseAddr("10.0.0.3"))

@@ -34,7 +34,7 @@ func testTurnEnds(t *testing.T, op verbs.WROpcode, end func(verbs.QP) error) {
 	const window, small, left = 64 << 10, 8, 1352
 	p := newPair(t, pairConfig{
 		mtu: verbs.MTU4096, memory: window, rnrTimer: 31, rnrRetry: 7,
-		endpoint: simnet.Config{RecvBuffer: 1 << 20}, device: Config{MaxWindow: window},
+		endpoint: simnet.Config{RecvBuffer: 1 << 20}, device: Config{maxWindow: window},
 	})
 	p.net.SetDefault(simnet.Link{Latency: 50 * time.Microsecond})
 	p.cfg.timeout = 0 // only what is tested makes others send

@@ -20,7 +20,7 @@ func TestWaitForRoomIsNoRetry(t *testing.T) {
 		const peers, depth, lost = 8, 4, 2
 		p := newPair(t, pairConfig{
 			mtu: verbs.MTU4096, maxRd: 16, memory: size, timeout: 14, foreign: true,
-			device: Config{MaxWindow: 256 << 10}, endpoint: simnet.Config{MTU: 9000, RecvBuffer: 1 << 20},
+			device: Config{maxWindow: 256 << 10}, endpoint: simnet.Config{MTU: 9000, RecvBuffer: 1 << 20},
 		})
 		p.net.SetDefault(simnet.Link{Latency: 50 * time.Microsecond})
 		read := func(s, from *side) verbs.SendWR {

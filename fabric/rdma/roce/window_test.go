@@ -78,12 +78,12 @@ func TestWindowShrinks(t *testing.T) {
 	}
 }
 
-// TestWindowWithinBound: Config.MaxWindow bounds what is on its way to a peer from the start, and what is asked for.
+// TestWindowWithinBound: Config.maxWindow bounds what is on its way to a peer from the start, and what is asked for.
 func TestWindowWithinBound(t *testing.T) {
 	const bound = 16 << 10
 	for _, op := range []verbs.WROpcode{verbs.WRRDMAWrite, verbs.WRRDMARead} {
 		synctest.Test(t, func(t *testing.T) {
-			r := newRaw(t, pairConfig{device: Config{MaxWindow: bound}, memory: 64 << 10})
+			r := newRaw(t, pairConfig{device: Config{maxWindow: bound}, memory: 64 << 10})
 			r.dev.post(verbs.SendWR{Opcode: op, SGList: r.dev.sge(0, 64<<10), RemoteAddr: 1 << 40, RKey: 7})
 			r.answers()
 			bytes := 0

@@ -28,7 +28,7 @@ func testSendsBesideWrites(t *testing.T, op verbs.WROpcode) {
 	var post atomic.Pointer[func()]
 	to := netip.MustParseAddr("10.0.0.3")
 	p := newPair(t, pairConfig{
-		mtu: verbs.MTU4096, memory: large, device: Config{MaxWindow: 2 * many * large},
+		mtu: verbs.MTU4096, memory: large, device: Config{maxWindow: 2 * many * large},
 		endpoint: simnet.Config{MTU: 9000, RecvBuffer: 2 * many * large},
 		wrap: func(c udp.Conn) udp.Conn {
 			return &sendSpy{Conn: c, sent: func(t *udp.Train) {

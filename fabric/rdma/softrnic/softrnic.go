@@ -10,12 +10,13 @@ import (
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/cm"
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/fault"
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/roce"
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/roce/wire"
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
 	"github.com/nvme-anywhere/nvmeof/internal/udp"
 )
 
 // Port is the UDP port of RoCEv2 (IANA: roce).
-const Port = 4791
+const Port = wire.Port
 
 // Kinds of failure of Open and OpenFor, for errors.Is.
 var (

@@ -31,7 +31,6 @@ type DeviceAttr struct {
 	MaxSGE        int   // scatter/gather entries per work request
 	MaxSGERd      int   // the same of a READ (max_sge_rd): 1 with iWARP
 	MaxCQE        int   // entries of a completion queue
-	MaxMRSize     int64 // bytes
 	MaxQPRdAtom   int   // READs and atomics a QP can serve as responder
 	MaxQPInitAtom int   // READs and atomics a QP can have outstanding as initiator
 	MaxInline     int   // bytes of inline data

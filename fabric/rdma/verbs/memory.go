@@ -42,7 +42,6 @@ type PD interface {
 // MR is a registered memory region.
 type MR interface {
 	Addr() uint64 // first byte, as used in SGE.Addr and SendWR.RemoteAddr
-	Len() int
 	LKey() uint32
 	RKey() uint32
 	Dereg() error // its keys are invalid when this returns

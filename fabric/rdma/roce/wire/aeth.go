@@ -35,7 +35,6 @@ const (
 	syndromeClass = 0xe0
 	syndromeACK   = 0x00
 	syndromeRNR   = 0x20
-	syndromeNAK   = 0x60
 	syndromeValue = 0x1f
 )
 

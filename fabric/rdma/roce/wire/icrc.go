@@ -20,7 +20,6 @@ const (
 
 	offV4TotalLength = 2
 	offV4ID          = 4
-	offV4Flags       = 6
 	offV6Length      = 4
 )
 

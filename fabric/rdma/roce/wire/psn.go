@@ -9,9 +9,6 @@ type PSN uint32
 const (
 	psnBits = 24
 	psnMask = 1<<psnBits - 1
-
-	// PSNWindow is half of the PSN space: the most packets that may be outstanding.
-	PSNWindow = 1 << (psnBits - 1)
 )
 
 // MakePSN returns the low 24 bits of v.

@@ -45,7 +45,7 @@ func TestPSNAddDiffAgree(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 100000 {
 		p := MakePSN(r.Uint32())
-		n := r.IntN(2*PSNWindow) - PSNWindow
+		n := r.IntN(1<<psnBits) - 1<<(psnBits-1)
 		q := p.Add(n)
 		if q > psnMask || q.Diff(p) != n {
 			t.Fatalf("%#x.Add(%d) = %#x, Diff back %d", p, n, q, q.Diff(p))

@@ -24,6 +24,7 @@ func roceFrame(tb testing.TB, b []byte) (f frame, ok bool) {
 	if len(b) < eth+prefixV4 || binary.BigEndian.Uint16(b[12:]) != 0x0800 {
 		return f, false
 	}
+	const offV4Flags = 6
 	ip := b[eth:]
 	udp := ip[ipv4Size:]
 	if ip[0] != 0x45 || ip[9] != protoUDP || binary.BigEndian.Uint16(udp[2:]) != Port {
