@@ -31,7 +31,7 @@ type requester struct {
 
 	score *scoreboard // nil while nothing is known to be missing
 
-	unreadable bool // the packet at page can't be made, as a page of its data is missing
+	unreadable bool // the packet at page can't be made, as its data can't be had
 	page       wire.PSN
 
 	batch     uint64   // the last batch that has packets of ours …
@@ -231,9 +231,10 @@ func (q *qp) faultLocal(status verbs.WCStatus) {
 	}
 }
 
-// missesPage records that a page of the data of the packet at psn is missing. The work request fails when all before it
-// are complete; until then nothing is sent from psn on.
-func (q *qp) missesPage(psn wire.PSN) {
+// cantRead records that the data of the packet at psn, which was sent, can't be had: its memory is no longer registered,
+// or a page of it is missing. The work request fails when all before it are complete; until then nothing is sent from
+// psn on.
+func (q *qp) cantRead(psn wire.PSN) {
 	r := &q.req
 	if r.outstanding(psn) && (!r.unreadable || psn.Before(r.page)) {
 		r.unreadable, r.page = true, psn
@@ -241,7 +242,7 @@ func (q *qp) missesPage(psn wire.PSN) {
 	}
 }
 
-// failUnreadable ends the oldest work request if it is the one that has the missing page.
+// failUnreadable ends the oldest work request if it is the one whose data can't be had.
 func (q *qp) failUnreadable() {
 	r := &q.req
 	switch {

@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/roce/wire"
-	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
 )
 
 // What is sent again to a peer of our kind, and what it is asked for again: what is lost according to the scoreboard,
@@ -116,8 +115,7 @@ func (q *qp) emitDataAgain(t *txBatch, w *sendWQE, k int, now time.Duration) emi
 	q.makeData(&t.packet, w, k*w.mtu, n, psn)
 	t.packet.AckReq = true
 	if !q.addData(t, w, k*w.mtu, n) {
-		// The memory is no longer registered as it was when the packet was first sent.
-		q.faultLater(verbs.WCLocProtErr, verbs.EventQPFatal)
+		q.cantRead(psn) // the memory is no longer registered as it was when the packet was first sent
 		return blocked
 	}
 	q.req.score.resent(psn, q.req.next, now)

@@ -260,7 +260,7 @@ func TestSelectiveRequester(t *testing.T) {
 		r.send(r.arrived(100, 4))
 		r.expect("RC_RDMA_WRITE_ONLY 100 +8", "RC_FETCH_ADD 101", "RC_RDMA_WRITE_ONLY 102 +8", "RC_RDMA_READ_REQUEST 103")
 	})
-	selectiveTest("the memory is gone", t, func(t *testing.T, r *rawPeer) {
+	gone := func(t *testing.T, r *rawPeer) { // the memory of the second of three
 		m, err := r.dev.pd.RegMR(make([]byte, 8), verbs.AccessLocalWrite)
 		check(t, err)
 		r.post(1, verbs.WRRDMAWrite, 8)
@@ -268,10 +268,36 @@ func TestSelectiveRequester(t *testing.T) {
 		r.post(3, verbs.WRRDMAWrite, 8)
 		r.answers()
 		check(t, m.Dereg())
+	}
+	selectiveTest("the memory is gone", t, func(t *testing.T, r *rawPeer) {
+		gone(t, r)
 		r.send(r.arrived(101, 1))
 		r.dev.want(1, verbs.WCSuccess)
 		r.dev.want(2, verbs.WCLocProtErr)
 		r.dev.want(3, verbs.WCWRFlushErr)
+	})
+	selectiveTest("the memory is gone of what isn't the first that is lost", t, func(t *testing.T, r *rawPeer) {
+		gone(t, r)
+		r.send(r.arrived(100, 2))
+		r.expect("RC_RDMA_WRITE_ONLY 100 +8")
+		r.post(4, verbs.WRRDMAWrite, 8)
+		r.expect() // it would come behind what fails
+		r.send(r.arrived(101, 1))
+		r.dev.want(1, verbs.WCSuccess)
+		r.dev.want(2, verbs.WCLocProtErr)
+		r.dev.want(3, verbs.WCWRFlushErr)
+		r.dev.want(4, verbs.WCWRFlushErr)
+	})
+	selectiveTest("the memory is gone of what had arrived", t, func(t *testing.T, r *rawPeer) {
+		gone(t, r)
+		r.send(r.arrived(100, 2))
+		r.expect("RC_RDMA_WRITE_ONLY 100 +8")
+		r.send(r.ack(102))
+		r.dev.want(1, verbs.WCSuccess)
+		r.dev.want(2, verbs.WCSuccess)
+		r.dev.want(3, verbs.WCSuccess)
+		r.post(4, verbs.WRRDMAWrite, 8)
+		r.expect("RC_RDMA_WRITE_ONLY 103 +8")
 	})
 	selectiveTest("a READ request is lost only if the list lacks it and has something behind it", t, func(t *testing.T, r *rawPeer) {
 		r.post(1, verbs.WRRDMAWrite, 8)

@@ -167,7 +167,7 @@ func (d *Device) transmit(rounds int) {
 func (d *Device) noteMissed() {
 	for _, m := range d.tx.missed {
 		if !m.q.freed && m.q.attr.State == verbs.RTS {
-			m.q.missesPage(m.psn)
+			m.q.cantRead(m.psn)
 		}
 	}
 }
