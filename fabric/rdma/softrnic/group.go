@@ -136,8 +136,7 @@ func (g *Group) CreateID(handler verbs.CMHandler) (verbs.CMID, error) {
 	return newRoutedID(g, handler), nil
 }
 
-// Reach returns each of the RNICs in turn.
-func (g *Group) Reach(netip.Addr, netip.Addr) (*RNIC, error) { return g.next(), nil }
+func (g *Group) from(netip.Addr, netip.Addr) (verbs.ConnectionManager, error) { return g.next(), nil }
 
 // Close ends every connection and frees the port. A second Close returns verbs.ErrClosed.
 func (g *Group) Close() error {

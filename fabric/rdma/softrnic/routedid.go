@@ -18,8 +18,8 @@ type routedID struct {
 
 // among is several RNICs.
 type among interface {
-	// Reach returns the one from which dst is reached, with address src if that is valid.
-	Reach(src, dst netip.Addr) (*RNIC, error)
+	// from returns the one from which dst is reached, with address src if that is valid.
+	from(src, dst netip.Addr) (verbs.ConnectionManager, error)
 	// listen makes id an identifier that listens at local on those that have its address.
 	listen(id *routedID, local netip.AddrPort, backlog int) error
 }
@@ -51,7 +51,7 @@ func (id *routedID) renamed(h verbs.CMHandler) verbs.CMHandler {
 // ResolveAddr finds the RNIC, and turns id into an identifier of it.
 func (id *routedID) ResolveAddr(src netip.Addr, dst netip.AddrPort, timeout time.Duration) error {
 	if _, ok := id.CMID.(*unresolved); ok {
-		nic, err := id.among.Reach(src, dst.Addr())
+		nic, err := id.among.from(src, dst.Addr())
 		if err != nil {
 			return err
 		}

@@ -104,6 +104,8 @@ func (r *Routes) CreateID(handler verbs.CMHandler) (verbs.CMID, error) {
 	return newRoutedID(r, handler), nil
 }
 
+func (r *Routes) from(src, dst netip.Addr) (verbs.ConnectionManager, error) { return r.Reach(src, dst) }
+
 func (*Routes) listen(*routedID, netip.AddrPort, int) error { return errNoListener }
 
 // Close ends every connection and closes every RNIC. A second Close returns verbs.ErrClosed.

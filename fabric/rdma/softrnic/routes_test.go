@@ -3,8 +3,6 @@ package softrnic_test
 import (
 	"errors"
 	"net/netip"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -115,48 +113,5 @@ func TestRoutedIdentifier(t *testing.T) {
 	}
 	if err := id.Destroy(); err != nil {
 		t.Error(err)
-	}
-}
-
-// TestRemovalWhileResolving: an identifier whose RNIC is closed just when its address leads there is told of that as what
-// its consumer knows.
-func TestRemovalWhileResolving(t *testing.T) {
-	dst := netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), 4420)
-	for range 200 {
-		r, err := softrnic.NewRoutes(softrnic.Config{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		busy := make(chan struct{})
-		begin := sync.OnceFunc(func() { close(busy) })
-		var made atomic.Int32
-		var users sync.WaitGroup
-		for range 4 {
-			users.Go(func() {
-				defer begin()
-				var err error
-				for err == nil {
-					if made.Add(1) == 100 {
-						begin()
-					}
-					var id verbs.CMID
-					id, _ = r.CreateID(func(ev verbs.CMEvent) {
-						if ev.ID != id {
-							t.Errorf("event %d is of %T, want the identifier that was made", ev.Type, ev.ID)
-						}
-					})
-					err = id.ResolveAddr(netip.Addr{}, dst, time.Second)
-					_ = id.Destroy()
-				}
-				if !errors.Is(err, verbs.ErrClosed) {
-					t.Error(err)
-				}
-			})
-		}
-		<-busy
-		if err := r.Close(); err != nil {
-			t.Error(err)
-		}
-		users.Wait()
 	}
 }
