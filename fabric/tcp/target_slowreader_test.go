@@ -1,10 +1,14 @@
 package tcp
 
 import (
+	"errors"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/nvme-anywhere/nvmeof/fabric/tcp/pdu"
+	"github.com/nvme-anywhere/nvmeof/fabric/tcp/socket"
 	"github.com/nvme-anywhere/nvmeof/internal/duty"
 )
 
@@ -88,4 +92,65 @@ func TestSlowReaderIsOffDuty(t *testing.T) {
 	if tt.Counters().Connections.Load() == 0 {
 		t.Error("only when the connection had ended")
 	}
+}
+
+// TestTargetMoreCommandsThanSlots: of more commands in one batch than there are slots all are answered, as a host can't
+// know which slots the target has freed. The answers still leave many at a time.
+func TestTargetMoreCommandsThanSlots(t *testing.T) {
+	virtually(t, func(t *testing.T, n socket.Network) {
+		const depth, rounds = 32, 3
+		tt := newTestTarget(t, TargetConfig{QueueDepth: depth, BusyPoll: NoBusyPoll, Network: n})
+		p := rawHost(t, tt)
+		p.initialize(pdu.ICReq{})
+		p.connect()
+		before := tt.Counters().Out.Calls.Load()
+		var batch []byte
+		for range rounds * depth {
+			batch = append(batch, p.enableCapsule()...)
+		}
+		p.send(batch)
+		for range rounds * depth {
+			p.response()
+		}
+		if calls := tt.Counters().Out.Calls.Load() - before; calls > 2*rounds {
+			t.Errorf("%d commands are answered in %d calls, want one for each %d, and a few more", rounds*depth, calls, depth)
+		}
+	})
+}
+
+// TestTargetEndsSlowReader: a connection whose reader waits for a slot, as its host reads no answers, ends at once when the
+// engine wants that.
+func TestTargetEndsSlowReader(t *testing.T) {
+	virtually(t, func(t *testing.T, n socket.Network) {
+		tt := newTestTarget(t, TargetConfig{QueueDepth: 32, BusyPoll: NoBusyPoll, Network: n})
+		slow := rawHost(t, tt)
+		slow.initialize(pdu.ICReq{})
+		slow.connect()
+		slow.enable()
+		go func() {
+			for i := range 3000 {
+				if _, err := slow.Write(slow.capsule(identify(uint16(i)), nil)); err != nil {
+					return
+				}
+			}
+		}()
+		time.Sleep(time.Second)
+		c := connOf(t, tt, slow)
+		c.mu.Lock()
+		busy := c.busy
+		c.mu.Unlock()
+		if busy != tt.cfg.QueueDepth || c.responding.Load() == 0 {
+			t.Fatalf("%d slots are in use, %d for answers", busy, c.responding.Load())
+		}
+		why := errors.New("enough")
+		began := time.Now()
+		c.Disconnect(why)
+		synctest.Wait()
+		if n := tt.Counters().Connections.Load(); n != 0 || time.Since(began) != 0 {
+			t.Errorf("%d connections are left", n)
+		}
+		if err := <-tt.errs; !errors.Is(err, why) {
+			t.Error(err)
+		}
+	})
 }
