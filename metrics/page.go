@@ -182,8 +182,8 @@ func (st *pageStatus) addControllers(all []*host.Controller) {
 				row.IO.Errors += e.Load()
 			}
 			if q != c.Admin() {
-				ended := n.Completed.Load() + n.Cut.Load() // first: later there may be more that ended than began
-				row.IO.InFlight += int(n.Submitted.Load() - ended)
+				completed := n.Completed.Load() // first: later there may be more of them than were submitted
+				row.IO.InFlight += int(n.Submitted.Load() - completed)
 			}
 		}
 		st.IO.Read.Bytes += row.IO.Read.Bytes
