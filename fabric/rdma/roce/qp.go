@@ -336,8 +336,8 @@ func newQP(p *pd, init verbs.QPInitAttr) (*qp, error) {
 			return nil, invalidf(verbs.ErrInvalid, "%s %d: want 0 to %d", l.name, l.value, l.most)
 		}
 	}
-	q.sq = newSendRing(init.MaxSendWR, init.MaxSendSGE)
-	q.rq = newRecvRing(init.MaxRecvWR, init.MaxRecvSGE)
+	q.sq.ring = newRing[sendWQE](init.MaxSendWR, init.MaxSendSGE)
+	q.rq = newRing[recvWQE](init.MaxRecvWR, init.MaxRecvSGE)
 	return q, nil
 }
 

@@ -24,7 +24,7 @@ func TestQuota(t *testing.T) {
 		{"a large one later", 100, quotaLooks, verbs.WRRDMAWrite, 50},
 		{"a SEND that is one packet for the options agreed on", 100, 0, verbs.WRSend, 50},
 	} {
-		q := &qp{mtu: mtu, sendMTU: mtu + 64, sq: newSendRing(c.waiting, 1)}
+		q := &qp{mtu: mtu, sendMTU: mtu + 64, sq: sendRing{ring: newRing[sendWQE](c.waiting, 1)}}
 		for i := range uint32(c.waiting) {
 			if int(i) == len(q.sq.slots) {
 				q.sq.grow(0)

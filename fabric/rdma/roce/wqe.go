@@ -113,96 +113,83 @@ type recvWQE struct {
 	sges   []verbs.SGE
 }
 
-// sendRing and recvRing are rings of slots. The indices count up without end and are reduced to the ring by mask; limit
+// ring is a ring of slots for work requests. The indices count up without end and are reduced to the ring by mask; limit
 // is how many slots the consumer may use.
 //
 // Rings grow with what is queued at once, so that a queue pair that has little to do cycles through few slots, which
 // stay in the caches.
-type sendRing struct {
-	slots  []sendWQE
-	mask   uint32
-	limit  uint32
-	room   int  // entries that a slot has room for from the start
-	inline bool // slots have room for inline data
-}
-
-func (r *sendRing) at(i uint32) *sendWQE { return &r.slots[i&r.mask] }
-
-// fewSlots is how many slots a ring begins with.
-const fewSlots = 4
-
-func newSendRing(wrs, sges int) sendRing {
-	n := min(powerOfTwo(wrs), fewSlots)
-	r := sendRing{slots: make([]sendWQE, n), mask: uint32(n - 1), limit: uint32(wrs), room: min(sges, usualSGEs)}
-	r.equip(0, n)
-	return r
-}
-
-// equip gives n new slots from index first on room for their lists and data.
-func (r *sendRing) equip(first uint32, n int) {
-	backing := make([]verbs.SGE, n*r.room)
-	for i := range n {
-		r.at(first + uint32(i)).sges = backing[i*r.room : i*r.room : (i+1)*r.room]
-	}
-	if r.inline {
-		r.equipInline(first, n)
-	}
-}
-
-func (r *sendRing) equipInline(first uint32, n int) {
-	backing := make([]byte, n*maxInline)
-	for i := range n {
-		r.at(first + uint32(i)).inline = backing[i*maxInline : i*maxInline : (i+1)*maxInline]
-	}
-}
-
-// grow doubles a ring whose slots are all in use, from index head on.
-func (r *sendRing) grow(head uint32) {
-	old, n := *r, len(r.slots)
-	r.slots = make([]sendWQE, 2*n)
-	r.mask = uint32(len(r.slots) - 1)
-	for i := range uint32(n) {
-		*r.at(head + i) = *old.at(head + i)
-	}
-	r.equip(head+uint32(n), n)
-}
-
-// usualSGEs is how many entries a slot has room for from the start. A slot that is given more grows, and stays so.
-const usualSGEs = 2
-
-type recvRing struct {
-	slots []recvWQE
+type ring[W any, P slot[W]] struct {
+	slots []W
 	mask  uint32
 	limit uint32
 	room  int // entries that a slot has room for from the start
 }
 
-func (r *recvRing) at(i uint32) *recvWQE { return &r.slots[i&r.mask] }
+// slot is a work request that takes memory for its list.
+type slot[W any] interface {
+	*W
+	equip(sges []verbs.SGE)
+}
 
-func newRecvRing(wrs, sges int) recvRing {
+func (w *sendWQE) equip(sges []verbs.SGE) { w.sges = sges }
+func (w *recvWQE) equip(sges []verbs.SGE) { w.sges = sges }
+
+type recvRing = ring[recvWQE, *recvWQE]
+
+type sendRing struct {
+	ring[sendWQE, *sendWQE]
+	inline bool // slots have room for inline data
+}
+
+const (
+	// fewSlots is how many slots a ring begins with.
+	fewSlots = 4
+	// usualSGEs is how many entries a slot has room for from the start. A slot that is given more grows, and stays so.
+	usualSGEs = 2
+)
+
+func newRing[W any, P slot[W]](wrs, sges int) ring[W, P] {
 	n := min(powerOfTwo(wrs), fewSlots)
-	r := recvRing{slots: make([]recvWQE, n), mask: uint32(n - 1), limit: uint32(wrs), room: min(sges, usualSGEs)}
+	r := ring[W, P]{slots: make([]W, n), mask: uint32(n - 1), limit: uint32(wrs), room: min(sges, usualSGEs)}
 	r.equip(0, n)
 	return r
 }
 
+func (r *ring[W, P]) at(i uint32) *W { return &r.slots[i&r.mask] }
+
 // equip gives n new slots from index first on room for their lists.
-func (r *recvRing) equip(first uint32, n int) {
+func (r *ring[W, P]) equip(first uint32, n int) {
 	backing := make([]verbs.SGE, n*r.room)
 	for i := range n {
-		r.at(first + uint32(i)).sges = backing[i*r.room : i*r.room : (i+1)*r.room]
+		P(r.at(first + uint32(i))).equip(backing[i*r.room : i*r.room : (i+1)*r.room])
 	}
 }
 
 // grow doubles a ring whose slots are all in use, from index head on.
-func (r *recvRing) grow(head uint32) {
+func (r *ring[W, P]) grow(head uint32) {
 	old, n := *r, len(r.slots)
-	r.slots = make([]recvWQE, 2*n)
+	r.slots = make([]W, 2*n)
 	r.mask = uint32(len(r.slots) - 1)
 	for i := range uint32(n) {
 		*r.at(head + i) = *old.at(head + i)
 	}
 	r.equip(head+uint32(n), n)
+}
+
+func (r *sendRing) grow(head uint32) {
+	n := len(r.slots)
+	r.ring.grow(head)
+	if r.inline {
+		r.equipInline(head+uint32(n), n)
+	}
+}
+
+// equipInline gives n new slots from index first on room for inline data.
+func (r *sendRing) equipInline(first uint32, n int) {
+	backing := make([]byte, n*maxInline)
+	for i := range n {
+		r.at(first + uint32(i)).inline = backing[i*maxInline : i*maxInline : (i+1)*maxInline]
+	}
 }
 
 func powerOfTwo(n int) int {

@@ -10,7 +10,7 @@ import (
 // TestSendRingGrows keeps each request at its index, while all are in use and indices wrap.
 func TestSendRingGrows(t *testing.T) {
 	const limit = 100
-	r := newSendRing(limit, 4)
+	r := sendRing{ring: newRing[sendWQE](limit, 4)}
 	if n := len(r.slots); n != fewSlots {
 		t.Fatalf("%d slots from the start: want %d", n, fewSlots)
 	}
@@ -35,7 +35,7 @@ func TestSendRingGrows(t *testing.T) {
 	if n := len(r.slots); n != powerOfTwo(limit) {
 		t.Errorf("%d slots for %d requests: want %d", n, limit, powerOfTwo(limit))
 	}
-	if n := len(newSendRing(3, 1).slots); n != 4 {
+	if n := len(newRing[sendWQE](3, 1).slots); n != 4 {
 		t.Errorf("%d slots where 3 requests are the limit: want 4", n)
 	}
 }
@@ -43,7 +43,7 @@ func TestSendRingGrows(t *testing.T) {
 // TestRecvRingGrows keeps each receive at its index, while all are posted and indices wrap.
 func TestRecvRingGrows(t *testing.T) {
 	const limit = 100
-	r := newRecvRing(limit, 4)
+	r := newRing[recvWQE](limit, 4)
 	if n := len(r.slots); n != fewSlots {
 		t.Fatalf("%d slots from the start: want %d", n, fewSlots)
 	}
