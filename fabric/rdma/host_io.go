@@ -16,30 +16,7 @@ func (q *hostQueue) Submit(rs []*host.Request) {
 		return // Sink.Closed reports it
 	}
 	q.ready = append(q.ready, rs...)
-	if q.posting || q.handling || q.ended {
-		q.mu.Unlock()
-		return
-	}
-	q.postAll(&q.own)
-}
-
-// beginCompletions defers all posting to endCompletions, unless a goroutine is posting already.
-func (q *hostQueue) beginCompletions() bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.handling = !q.ended
-	return q.handling
-}
-
-// endCompletions posts the work that resulted from completions.
-func (q *hostQueue) endCompletions(b *batch) {
-	q.mu.Lock()
-	q.handling = false
-	if q.posting {
-		q.mu.Unlock()
-		return
-	}
-	q.postAll(b)
+	q.post()
 }
 
 func (q *hostQueue) completed(wc *verbs.WC, _ int64) {
@@ -152,28 +129,6 @@ func (q *hostQueue) deliver(cqe *nvme.Completion) {
 
 func notOutstanding(cqe *nvme.Completion) error {
 	return fmt.Errorf("%w: response to command %#x, which isn't outstanding", ErrProtocol, cqe.CID())
-}
-
-// postAll posts using b until there is nothing left that can be posted. Called with mu held, which it releases, by the
-// only goroutine that posts.
-func (q *hostQueue) postAll(b *batch) {
-	q.posting, q.batch = true, b
-	for {
-		if q.ended || q.dead != nil || !q.takeReady() {
-			q.posting = false
-			reap := q.ended && !q.handling
-			q.mu.Unlock()
-			if reap {
-				q.reap()
-			}
-			return
-		}
-		q.mu.Unlock()
-		if err := q.batch.post(q.qp); err != nil {
-			q.fail(q.connError("post", err))
-		}
-		q.mu.Lock()
-	}
 }
 
 // takeReady moves as much as the send queue has room for into the batch and reports whether there is anything to post.

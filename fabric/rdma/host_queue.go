@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"sync"
 	"time"
 
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
@@ -21,7 +20,6 @@ type hostQueue struct {
 	t    *Transport
 	id   verbs.CMID
 	dom  *domain
-	qp   verbs.QP
 	cq   *completions
 	attr host.QueueAttr
 
@@ -35,14 +33,9 @@ type hostQueue struct {
 	mtu         int  // bytes of a SEND per packet …
 	evenSends   bool // … unless its packets are of one size
 
-	batch *batch // of the goroutine that is posting
-	own   batch  // for posts outside the delivery of completions
-
 	closed chan struct{} // Sink.Closed has returned
 
-	mu         sync.Mutex
-	handling   bool // completions are being delivered
-	posting    bool
+	poster                     // its mu guards the rest
 	ready      []*host.Request // to be posted, oldest first
 	recvs      []int           // receive buffers that aren't posted, the most recently used last
 	unanswered int             // commands posted
@@ -51,8 +44,6 @@ type hostQueue struct {
 	sqTail     int             // those after the last signaled one
 	started    bool
 	dead       error
-	ended      bool // the queue pair is destroyed
-	reaped     bool
 }
 
 // slotState is the progress of the command in a slot.
@@ -97,6 +88,7 @@ func (t *Transport) newQueue(id verbs.CMID, a host.QueueAttr) (*hostQueue, error
 		sqSize: min(3*a.Size+2*signalEvery, id.Device().Attr().MaxQPWR),
 		closed: make(chan struct{}),
 	}
+	q.conn = q
 	if err := q.setUp(); err != nil {
 		q.tearDown()
 		return nil, err
@@ -217,7 +209,7 @@ func (q *hostQueue) fail(err error) {
 	q.mu.Lock()
 	first := q.dead == nil
 	if first {
-		q.dead = err
+		q.dead, q.stopped = err, true
 	}
 	run := first && q.started
 	q.mu.Unlock()
@@ -234,23 +226,12 @@ func (q *hostQueue) end() {
 	_ = q.id.Destroy()
 	q.mu.Lock()
 	q.dead, q.ended = dead, true
-	reap := !q.posting && !q.handling
-	q.mu.Unlock()
-	if reap {
-		q.reap()
-	}
+	q.unlock()
 }
 
-// reap frees the queue. It runs once, when the queue pair is destroyed and no goroutine posts or delivers completions.
+// reap frees the queue.
 func (q *hostQueue) reap() {
-	q.mu.Lock()
-	if q.reaped {
-		q.mu.Unlock()
-		return
-	}
-	q.reaped = true
-	dead := q.dead
-	q.mu.Unlock()
+	dead := q.dead // which nobody changes any more
 	q.tearDown()
 	q.t.counters.Connections.Add(-1)
 	switch {

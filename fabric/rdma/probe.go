@@ -57,11 +57,7 @@ func (c *targetConn) probe() {
 		return
 	}
 	c.probing = probeDue
-	if c.mayPost() {
-		c.postAll(&c.own)
-	} else {
-		c.mu.Unlock()
-	}
+	c.post()
 }
 
 // takeProbe adds a probe that is due to the batch. Called with mu held.

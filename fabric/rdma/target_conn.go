@@ -2,7 +2,6 @@ package rdma
 
 import (
 	"fmt"
-	"sync"
 
 	"github.com/nvme-anywhere/nvmeof/blockdev"
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
@@ -22,7 +21,6 @@ type targetConn struct {
 	id    verbs.CMID
 	dom   *domain
 	share *mem.Share[*targetRequest] // the host's, of the data memory
-	qp    verbs.QP
 	cq    *completions
 	attr  target.ConnAttr
 	queue *target.Queue
@@ -44,12 +42,7 @@ type targetConn struct {
 	cqes       []byte // a response per request
 	cqeSGE     verbs.SGE
 
-	batch *batch // of the goroutine that is posting
-	own   batch  // for posts outside the delivery of completions
-
-	mu       sync.Mutex
-	handling bool // completions are being delivered
-	posting  bool
+	poster                    // its mu guards the rest
 	ready    []*targetRequest // to be posted, oldest first
 	recvs    []int            // receive buffers to be posted
 	free     []*targetRequest
@@ -61,9 +54,6 @@ type targetConn struct {
 	together int   // bytes of data that can share a packet with the response that follows
 	live     bool  // accepted: end takes it down
 	dead     error // why the connection ends
-	left     bool  // because the host has disconnected: nothing is posted that it wouldn't take
-	ended    bool  // the queue pair is destroyed
-	reaped   bool
 }
 
 type capsule struct {
@@ -127,6 +117,7 @@ func (l *Listener) newConn(id verbs.CMID, req connectRequest, depth int) (*targe
 	if req.CNTLID != 0 {
 		c.attr.CNTLID = int(req.CNTLID)
 	}
+	c.conn = c
 	if err := c.setUp(); err != nil {
 		c.tearDown()
 		return nil, err

@@ -44,7 +44,8 @@ func (c *targetConn) doom(err error) bool {
 	if c.dead != nil {
 		return false
 	}
-	c.dead, c.left = err, errors.Is(err, ErrDisconnected)
+	c.dead = err
+	c.stopped = c.stopped || errors.Is(err, ErrDisconnected) // the host wouldn't take it
 	return c.live
 }
 
@@ -81,22 +82,12 @@ func (c *targetConn) end() {
 	_ = c.id.Destroy()
 	c.mu.Lock()
 	c.ended = true
-	reap := !c.posting && !c.handling
-	c.mu.Unlock()
-	if reap {
-		c.reap()
-	}
+	c.unlock()
 }
 
-// reap gives back the requests that the queue pair had, or that wait for memory. It runs once, when the queue pair is
-// destroyed and no goroutine posts or delivers completions.
+// reap gives back the requests that the queue pair had, or that wait for memory.
 func (c *targetConn) reap() {
 	c.mu.Lock()
-	if c.reaped {
-		c.mu.Unlock()
-		return
-	}
-	c.reaped = true
 	var pulling, sending []*targetRequest
 	for _, r := range c.requests {
 		switch r.state {

@@ -9,25 +9,6 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme/target"
 )
 
-// beginCompletions defers all posting to endCompletions, unless a goroutine is posting already.
-func (c *targetConn) beginCompletions() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.handling = !c.ended
-	return c.handling
-}
-
-// endCompletions posts the work that resulted from completions.
-func (c *targetConn) endCompletions(b *batch) {
-	c.mu.Lock()
-	c.handling = false
-	if c.posting {
-		c.mu.Unlock()
-		return
-	}
-	c.postAll(b)
-}
-
 // expect prefetches what a command will access while the commands before it are handled.
 func (c *targetConn) expect(wc *verbs.WC) {
 	kind, index := splitWRID(wc.WRID)

@@ -24,16 +24,9 @@ func (c *targetConn) enqueue(r *targetRequest, state int) bool {
 		c.recvs = append(c.recvs, r.recv)
 		r.recv = -1
 	}
-	if c.mayPost() {
-		c.postAll(&c.own)
-	} else {
-		c.mu.Unlock()
-	}
+	c.post()
 	return true
 }
-
-// mayPost reports whether nobody is posting or about to. Called with mu held.
-func (c *targetConn) mayPost() bool { return !c.posting && !c.handling && !c.ended && !c.left }
 
 // BeginRow makes the caller the one that posts, once for a row of answers; it returns false if somebody already does,
 // or is about to.
@@ -49,31 +42,6 @@ func (c *targetConn) BeginRow() bool {
 func (c *targetConn) EndRow() {
 	c.mu.Lock()
 	c.postAll(&c.own)
-}
-
-// postAll posts using b until there is nothing left that can be posted. Called with mu held, which it releases, by the
-// only goroutine that posts.
-func (c *targetConn) postAll(b *batch) {
-	c.posting, c.batch = true, b
-	for {
-		if c.ended || c.left || !c.takeReady() {
-			c.posting = false
-			reap := c.ended && !c.handling
-			c.mu.Unlock()
-			if reap {
-				c.reap()
-			}
-			return
-		}
-		c.mu.Unlock()
-		if err := c.batch.post(c.qp); err != nil {
-			c.fail(c.connError("post", err))
-			c.mu.Lock()
-			c.ready = c.ready[:0] // reap gives back their requests
-			c.mu.Unlock()
-		}
-		c.mu.Lock()
-	}
 }
 
 // takeReady moves as much as the send queue has room for into the batch: READs and WRITEs in order, then the responses
