@@ -57,7 +57,7 @@ func (q *qp) header(p *wire.Packet, op wire.Opcode, psn wire.PSN) {
 // emitData makes the next packet of a SEND or WRITE.
 func (q *qp) emitData(t *txBatch, w *sendWQE, now time.Duration) (psns int, res emitResult) {
 	r := &q.req
-	if r.unreadable && r.next == r.page {
+	if r.unreadable && r.next == r.unreadableAt {
 		return 0, blocked
 	}
 	n := min(w.length-r.off, w.mtu)

@@ -31,8 +31,8 @@ type requester struct {
 
 	score *scoreboard // nil while nothing is known to be missing
 
-	unreadable bool // the packet at page can't be made, as its data can't be had
-	page       wire.PSN
+	unreadable   bool // the data of the packet at unreadableAt, which was sent before, can't be had
+	unreadableAt wire.PSN
 
 	batch     uint64   // the last batch that has packets of ours …
 	batchFrom wire.PSN // … and the first of them
@@ -236,8 +236,8 @@ func (q *qp) faultLocal(status verbs.WCStatus) {
 // psn on.
 func (q *qp) cantRead(psn wire.PSN) {
 	r := &q.req
-	if r.outstanding(psn) && (!r.unreadable || psn.Before(r.page)) {
-		r.unreadable, r.page = true, psn
+	if r.outstanding(psn) && (!r.unreadable || psn.Before(r.unreadableAt)) {
+		r.unreadable, r.unreadableAt = true, psn
 		q.failUnreadable()
 	}
 }
@@ -247,9 +247,9 @@ func (q *qp) failUnreadable() {
 	r := &q.req
 	switch {
 	case !r.unreadable:
-	case r.page.Before(r.una): // it had been sent before, and arrived
+	case r.unreadableAt.Before(r.una): // it had been sent before, and arrived
 		r.unreadable = false
-	case r.page.Before(q.sq.at(r.head).end()):
+	case r.unreadableAt.Before(q.sq.at(r.head).end()):
 		q.faultLater(verbs.WCLocProtErr, verbs.EventQPFatal)
 	}
 }

@@ -106,7 +106,7 @@ func (q *qp) emitDataAgain(t *txBatch, w *sendWQE, k int, now time.Duration) emi
 	n := w.payloadAt(k)
 	cost := n + packetCost
 	psn := w.first.Add(k)
-	if q.req.unreadable && psn == q.req.page {
+	if q.req.unreadable && psn == q.req.unreadableAt {
 		return blocked
 	}
 	if !q.mayAlways(psn) && !q.maySendAgain(cost) {
