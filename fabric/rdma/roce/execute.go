@@ -99,7 +99,8 @@ func (q *qp) placeSend(p *wire.Packet, off int, b []byte) bool {
 	return true
 }
 
-// deliver completes the oldest receive. If p carries a key to invalidate, that is done first.
+// deliver completes the oldest receive. If p carries a key to invalidate, that is done first. It returns false if the
+// connection ended: then p isn't acknowledged, as nobody learns of it.
 func (q *qp) deliver(p *wire.Packet, wc verbs.WC) bool {
 	rs := &q.resp
 	headers := p.Opcode.Headers()
@@ -116,6 +117,10 @@ func (q *qp) deliver(p *wire.Packet, wc verbs.WC) bool {
 	wc.WRID = q.rq.at(rs.head).wrID
 	rs.head++
 	q.completeRecv(&wc)
+	if q.fault { // the completion queue is full
+		q.toError(q.faultWC, q.faultEvt)
+		return false
+	}
 	return true
 }
 

@@ -314,6 +314,33 @@ func TestCompletionQueueOverrun(t *testing.T) {
 	})
 }
 
+// TestReceiveQueueOverrun: a message whose completion finds no room isn't acknowledged, as nobody ever learns of it, and
+// what follows isn't executed. Linux's rxe falls silent, too.
+func TestReceiveQueueOverrun(t *testing.T) {
+	rawTest("", t, func(t *testing.T, r *rawPeer) {
+		small, err := r.dev.dev.CreateCQ(1, nil)
+		check(t, err)
+		r.dev.qp, err = r.dev.pd.CreateQP(verbs.QPInitAttr{
+			Type: verbs.RC, SendCQ: r.dev.cq, RecvCQ: small, MaxRecvWR: 8, MaxRecvSGE: 1, EventHandler: r.dev.onEvent,
+		})
+		check(t, err)
+		r.toRTR(pairConfig{}.withDefaults(), rawRate)
+		for id := range uint64(3) {
+			r.dev.recv(id, r.dev.sge(1000, 100)...)
+		}
+		r.send(r.packet(wire.RCSendOnly, 100, 10), r.packet(wire.RCSendOnly, 101, 10), r.write(wire.RCWriteOnly, 102, 4, 4))
+		r.expect("ACK 100 msn 1")
+		r.send(r.packet(wire.RCSendOnly, 101, 10))
+		r.expect()
+		if !r.dev.hasEvent(verbs.EventQPFatal) || r.dev.qp.Query().State != verbs.Err || r.dev.dev.Counters()[CQOverrun] == 0 {
+			t.Errorf("events %v, state %v", r.dev.events, r.dev.qp.Query().State)
+		}
+		if !bytes.Equal(r.dev.buf[:4], make([]byte, 4)) {
+			t.Error("a WRITE behind it was executed")
+		}
+	})
+}
+
 // TestCommunicationEstablished is raised once, by the peer's first packet.
 func TestCommunicationEstablished(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
