@@ -82,13 +82,18 @@ type CompletionError struct {
 
 func (e *CompletionError) Error() string { return e.What + ": " + e.Status.String() }
 
-// PathMTUError says why a connection's packets no longer get through: the path's MTU has fallen since it was made. A
-// new connection has packets that fit.
+// PathMTUError says why a connection's packets no longer get through: the path's MTU has fallen since it was made, or, if
+// Path isn't less than Connection, at least below the longer packets that devices of one vendor had agreed on. A new
+// connection has packets that fit.
 type PathMTUError struct {
 	Path, Connection verbs.MTU
 }
 
 func (e *PathMTUError) Error() string {
+	if e.Path >= e.Connection {
+		return fmt.Sprintf("the path carries smaller packets than when the connection was made, though still those of its path MTU of %d",
+			e.Connection.Bytes())
+	}
 	return fmt.Sprintf("the path MTU fell to %d, below the connection's of %d", e.Path.Bytes(), e.Connection.Bytes())
 }
 
@@ -100,8 +105,9 @@ func fallen(err error, id verbs.CMID, qp verbs.QP) error {
 	if !retried && !errors.Is(err, ErrDisconnected) {
 		return err
 	}
-	if path, conn := id.PathMTU(), qp.Query().PathMTU; path != 0 && path < conn {
-		return fmt.Errorf("%w (%w)", err, &PathMTUError{path, conn})
+	path, options := id.PathMTU()
+	if conn := qp.Query(); path != 0 && (path < conn.PathMTU || conn.VendorOptions&^options != 0) {
+		return fmt.Errorf("%w (%w)", err, &PathMTUError{path, conn.PathMTU})
 	}
 	return err
 }

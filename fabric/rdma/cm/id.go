@@ -173,14 +173,15 @@ func (id *cmID) ResolveRoute(time.Duration) error {
 	return nil
 }
 
-// PathMTU finds the path MTU anew.
-func (id *cmID) PathMTU() verbs.MTU {
+// PathMTU finds the path MTU and the options anew.
+func (id *cmID) PathMTU() (mtu verbs.MTU, options uint32) {
 	id.m.mu.Lock()
 	defer id.m.mu.Unlock()
 	if !id.remote.IsValid() {
-		return 0
+		return 0, 0
 	}
-	return id.m.pathMTU(id.remote.Addr())
+	peer := id.remote.Addr()
+	return id.m.pathMTU(peer), id.m.featuresOf(id.m.kindOffer(peer), offered)
 }
 
 // CreateQP makes an RC queue pair in state INIT. The consumer's EventHandler still gets every event.

@@ -83,7 +83,7 @@ func (*unresolved) SetHandler(verbs.CMHandler)       {}
 func (*unresolved) QP() verbs.QP                     { return nil }
 func (*unresolved) Destroy() error                   { return nil }
 func (*unresolved) ResolveRoute(time.Duration) error { return errUnresolved }
-func (*unresolved) PathMTU() verbs.MTU               { return 0 }
+func (*unresolved) PathMTU() (verbs.MTU, uint32)     { return 0, 0 }
 func (*unresolved) Connect(verbs.ConnParam) error    { return errUnresolved }
 func (*unresolved) Accept(verbs.ConnParam) error     { return errUnresolved }
 func (*unresolved) Reject([]byte) error              { return errUnresolved }

@@ -30,9 +30,9 @@ type CMID interface {
 	ResolveAddr(src netip.Addr, dst netip.AddrPort, timeout time.Duration) error
 	// ResolveRoute resolves the route to the peer. The event is CMRouteResolved or CMRouteError.
 	ResolveRoute(timeout time.Duration) error
-	// PathMTU returns the largest path MTU that a new connection with the peer could have, as far as is known; 0 if
-	// there is no peer yet. It changes when the path does.
-	PathMTU() MTU
+	// PathMTU returns the largest path MTU that a new connection with the peer could have, as far as is known, and the
+	// VendorOptions, some of which may take longer packets; 0 if there is no peer yet. They change when the path does.
+	PathMTU() (mtu MTU, vendorOptions uint32)
 
 	// CreateQP makes an RC queue pair in state INIT, which the identifier moves through its states as the connection is
 	// established and ends (rdma_create_qp).
