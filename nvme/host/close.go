@@ -15,21 +15,20 @@ const (
 	shutdownMost  = 60 * time.Second
 )
 
-// Shutdown closes the controller in an orderly way: it makes the I/O queues refuse new requests, tells the
-// controller to shut down (CC.SHN), waits until it has (CSTS.SHST), and closes every queue. Commands still
-// outstanding, and requests submitted on I/O queues in the meantime, end with ErrClosed, whatever ends the
-// controller. Shutdown returns when everything is released; the error says why the controller could not be shut
+// Shutdown closes the controller in an orderly way: it makes the queues send no new requests, tells the controller to
+// shut down (CC.SHN), waits until it has (CSTS.SHST), and closes every queue. Commands still outstanding, and requests
+// submitted in the meantime, end with ErrClosed, whatever ends the controller. Shutdown returns when everything is released; the error says why the controller could not be shut
 // down in an orderly way, and is that of Err if the controller had already been lost. If another call is in progress,
 // Shutdown waits for it, cuts it short when ctx ends, and leaves the error to it. It must not be called from Done.
 func (c *Controller) Shutdown(ctx context.Context) error {
 	c.mu.Lock()
 	first := !c.closing && c.err == nil
 	c.closing = true
-	err := c.err
+	err, queues := c.err, c.queues
 	c.mu.Unlock()
 	if first {
-		for _, q := range c.io {
-			q.refuse(errClosed)
+		for _, q := range queues {
+			q.refuse(errClosed, false)
 		}
 		err = c.shutDown(ctx)
 		c.fail(errClosed)

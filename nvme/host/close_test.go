@@ -117,6 +117,35 @@ func TestShutdownTwice(t *testing.T) {
 	})
 }
 
+// TestAdminWhileClosing: an admin command during Shutdown isn't sent, because the controller would refuse it with an
+// error that says nothing of the shutdown.
+func TestAdminWhileClosing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeTarget()
+		c := connect(t, f)
+		began := time.Now()
+		f.setHook(func(_ *fakeQueue, r *Request, cqe *nvme.Completion) verdict {
+			switch {
+			case r.Cmd.Opcode() != nvme.OpFabrics:
+				cqe.SetStatus(nvme.StatusCommandSequence | nvme.StatusDNR)
+				return answered
+			case r.Cmd.FCType() == nvme.FCPropertyGet && time.Since(began) < time.Second:
+				return answered // CSTS says nothing of a shutdown yet
+			}
+			return usual
+		})
+		closed := make(chan error, 1)
+		go func() { closed <- c.Close() }()
+		synctest.Wait()
+		if _, err := c.SMART(t.Context()); !errors.Is(err, ErrClosed) {
+			t.Errorf("SMART: %v", err)
+		}
+		if err := <-closed; err != nil || time.Since(began) < time.Second {
+			t.Errorf("closed after %v: %v", time.Since(began), err)
+		}
+	})
+}
+
 // errReset is the error with which connections of tests break.
 var errReset = errors.New("reset by peer")
 

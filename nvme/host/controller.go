@@ -133,7 +133,7 @@ func (c *Controller) fail(err error) {
 		c.cfg.Log.Warn("controller lost", c.logKeys("err", err)...)
 	}
 	for _, q := range queues {
-		q.refuse(err)
+		q.refuse(err, true)
 	}
 	go c.tearDown(queues, err)
 }

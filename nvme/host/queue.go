@@ -35,6 +35,7 @@ type Queue struct {
 	urgent   list     // urgent requests that found no slot
 	waiting  list     // other requests that found none
 	reason   error    // why new requests are refused; nil while the queue is open
+	ending   bool     // urgent requests are refused as well
 	timer    timeouts
 }
 
@@ -173,13 +174,13 @@ func (q *Queue) SubmitOne(r *Request) {
 // before all others that aren't urgent.
 func (q *Queue) submitUrgent(r *Request) {
 	q.mu.Lock()
-	if q.reason == nil && len(q.free) == 0 {
+	if !q.ending && len(q.free) == 0 {
 		q.urgent.push(r)
 		q.mu.Unlock()
 		q.counters.Waited.Add(1)
 		return
 	}
-	if q.reason == nil {
+	if !q.ending {
 		q.assign(r)
 		q.submitting.Add(1)
 		q.mu.Unlock()
@@ -230,23 +231,23 @@ func (q *Queue) Completed(cqe *nvme.Completion) bool {
 	q.release(uint16(i))
 	var next *Request
 	reason := q.reason
-	if reason == nil {
+	if !q.ending {
 		if next = q.nextWaiting(); next != nil {
 			q.assign(next)
 			q.submitting.Add(1)
 		}
 	}
 	q.mu.Unlock()
-	if reason != nil && cqe.Status().Code() == nvme.StatusCommandSequence {
-		q.cut(r, reason, false) // the controller was no longer ready when it arrived, and has executed nothing
-		return true
-	}
 	r.CQE = *cqe
-	q.counters.completed(r)
 	if next != nil {
 		next.self[0] = next
 		q.send(next.self[:])
 	}
+	if reason != nil && r.CQE.Status().Code() == nvme.StatusCommandSequence {
+		q.cut(r, reason, false) // the controller was no longer ready when it arrived, and has executed nothing
+		return true
+	}
+	q.counters.completed(r)
 	r.end()
 	return true
 }
@@ -257,7 +258,7 @@ func (q *Queue) nextWaiting() *Request {
 	if r := q.urgent.pop(); r != nil {
 		return r
 	}
-	if len(q.free) > q.reserved {
+	if q.reason == nil && len(q.free) > q.reserved {
 		return q.waiting.pop()
 	}
 	return nil
@@ -273,7 +274,7 @@ func (q *Queue) release(i uint16) {
 // Closed implements Sink: the connection is gone.
 func (q *Queue) Closed(err error) {
 	reason := q.owner.queueClosed(q, err)
-	q.refuse(reason)
+	q.refuse(reason, true)
 	q.timer.stop()
 	q.ended.Store(true)
 	if q.submitting.Load() == 0 {
@@ -281,12 +282,14 @@ func (q *Queue) Closed(err error) {
 	}
 }
 
-// refuse makes the queue reject new requests because of err; only the first call has an effect.
-func (q *Queue) refuse(err error) {
+// refuse makes the queue reject new requests because of err, with urgentToo even the urgent ones; of several errors the
+// first one counts.
+func (q *Queue) refuse(err error, urgentToo bool) {
 	q.mu.Lock()
 	if q.reason == nil {
 		q.reason = err
 	}
+	q.ending = q.ending || urgentToo
 	q.mu.Unlock()
 }
 
@@ -342,7 +345,7 @@ func (q *Queue) cut(r *Request, err error, sent bool) {
 // close ends the connection because of err and waits until every request has been given back. It must not be called
 // from Done.
 func (q *Queue) close(err error) {
-	q.refuse(err)
+	q.refuse(err, true)
 	_ = q.tq.Close() // Closed was given the same error
 	<-q.gone
 }
