@@ -38,14 +38,18 @@ func OpenDirectory(path string, capacity uint64, options Options) (*Directory, e
 	return &Directory{path: path, capacity: capacity, options: options, lock: f}, nil
 }
 
-// Close releases the directory. Its volumes are closed by their users.
+// Close releases the directory: its methods fail after that. Its volumes are closed by their users.
 func (d *Directory) Close() error { return d.lock.Close() }
 
 // Capacity returns how much all volumes together may take, in bytes.
 func (d *Directory) Capacity() uint64 { return d.capacity }
 
+// file returns the path of a volume's file. It fails after Close, when another program may have the directory.
 func (d *Directory) file(name string) (string, error) {
 	path := filepath.Join(d.path, name+directorySuffix)
+	if _, err := d.lock.Stat(); err != nil {
+		return "", OpenError(path, ErrGone, err)
+	}
 	if name == "" || filepath.Dir(path) != filepath.Clean(d.path) {
 		return "", OpenError(path, ErrInvalid, fmt.Errorf("%q can't be the name of a volume", name))
 	}

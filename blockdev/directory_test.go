@@ -58,6 +58,13 @@ func TestDirectory(t *testing.T) {
 	if err := d.Close(); err != nil {
 		t.Error(err)
 	}
+	_, created := d.Create("d", 1<<20, 512)
+	_, opened := d.Open("a", 1<<20, 512)
+	for _, err := range []error{created, opened, d.Remove("a")} {
+		if !errors.Is(err, ErrGone) || !errors.Is(err, fs.ErrClosed) {
+			t.Errorf("after Close: %v", err)
+		}
+	}
 	if all, err := os.ReadDir(path); err != nil || len(all) != 1 || all[0].Name() != "a.volume" {
 		t.Errorf("left is %v, %v", all, err)
 	}

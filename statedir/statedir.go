@@ -95,10 +95,14 @@ func escape(path string) string {
 	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(path)
 }
 
-// Close releases the directory.
+// Close releases the directory. After that, every method fails with an error that matches fs.ErrClosed.
 func (d *Dir) Close() error { return d.dir.Close() }
 
+// file returns the path of the file for a name. It fails after Close, when another program may have the directory.
 func (d *Dir) file(name string) (string, error) {
+	if _, err := d.dir.Stat(); err != nil {
+		return "", fmt.Errorf("state directory: %w", err)
+	}
 	if name == "" || name != filepath.Base(name) || strings.HasPrefix(name, ".") {
 		return "", fmt.Errorf("state directory %s: %q can't be the name of a file", d.path, name)
 	}

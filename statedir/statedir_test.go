@@ -63,6 +63,26 @@ func TestSave(t *testing.T) {
 	}
 }
 
+// TestClosed: a closed directory, which another program may have open by now, is left alone.
+func TestClosed(t *testing.T) {
+	path := t.TempDir()
+	d := open(t, path)
+	if err := errors.Join(d.Save("a", []byte("before")), d.Close()); err != nil {
+		t.Fatal(err)
+	}
+	_, err := d.Load("a")
+	for _, err := range []error{err, d.Save("a", []byte("after")), d.Delete("a"), d.Close()} {
+		if !errors.Is(err, fs.ErrClosed) {
+			t.Error(err)
+		}
+	}
+	d = open(t, path)
+	defer d.Close()
+	if b, err := d.Load("a"); err != nil || string(b) != "before" {
+		t.Errorf("%q, %v", b, err)
+	}
+}
+
 // TestLoadNoFile: something that isn't a regular file is refused at once. A pipe would never be read to its end, nor
 // would a device. Saving replaces it.
 func TestLoadNoFile(t *testing.T) {
