@@ -30,6 +30,8 @@ func (a *Authentication) Validate() error {
 	switch {
 	case a.Secret == nil:
 		return errors.New("it needs a Secret")
+	case a.Secret.Equal(&dhchap.Secret{}), a.ControllerSecret.Equal(&dhchap.Secret{}):
+		return errors.New("a secret is empty, which everybody knows")
 	case a.Secret.Equal(a.ControllerSecret):
 		return errors.New("the secrets of host and controller are the same: the controller could pass as this host")
 	case slices.ContainsFunc(a.Hashes, func(h nvme.AuthHash) bool { return h.Size() == 0 }):

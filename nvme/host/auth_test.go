@@ -446,6 +446,8 @@ func TestAuthenticationConfig(t *testing.T) {
 	s := testSecret(t)
 	for name, a := range map[string]*Authentication{
 		"no secret": {ControllerSecret: s},
+		"empty":     {Secret: &dhchap.Secret{}},
+		"empty too": {Secret: s, ControllerSecret: &dhchap.Secret{}},
 		"the same":  {Secret: s, ControllerSecret: s},
 		"hash":      {Secret: s, Hashes: []nvme.AuthHash{0}},
 		"group":     {Secret: s, DHGroups: []nvme.DHGroup{9}},

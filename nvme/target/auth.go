@@ -39,6 +39,9 @@ func (a *Authentication) Validate() error {
 		if s.Host == nil {
 			return configError("authentication: host %s has no secret", nqn)
 		}
+		if s.Host.Equal(&dhchap.Secret{}) || s.Controller.Equal(&dhchap.Secret{}) {
+			return configError("authentication: host %s: a secret is empty, which everybody knows", nqn)
+		}
 		if s.Host.Equal(s.Controller) {
 			return configError("authentication: host %s: its secret and that of the controllers are the same: who has one could pass as the other", nqn)
 		}

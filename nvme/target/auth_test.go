@@ -298,6 +298,8 @@ func TestAuthenticationConfig(t *testing.T) {
 	for name, a := range map[string]Authentication{
 		"name":        {Hosts: map[string]HostSecrets{"host": {Host: s}}},
 		"no secret":   {Hosts: map[string]HostSecrets{testHost: {Controller: s}}},
+		"empty":       {Hosts: map[string]HostSecrets{testHost: {Host: &dhchap.Secret{}}}},
+		"empty too":   {Hosts: map[string]HostSecrets{testHost: {Host: s, Controller: &dhchap.Secret{}}}},
 		"same secret": {Hosts: map[string]HostSecrets{testHost: {Host: s, Controller: s}}},
 		"hash":        {Hashes: []nvme.AuthHash{0}},
 		"group":       {DHGroups: []nvme.DHGroup{6}},
