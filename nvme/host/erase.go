@@ -16,6 +16,9 @@ func (c *Controller) Format(ctx context.Context, nsid uint32, lbaf int, ses nvme
 	if c.identity.OACS&nvme.OACSFormat == 0 {
 		return fmt.Errorf("nvme: %s: %w (OACS is %#x)", r.Cmd.Opcode().AdminName(), ErrUnsupported, c.identity.OACS)
 	}
+	if r.Cmd.FormatLBAF() != lbaf || r.Cmd.FormatSES() != ses {
+		return fmt.Errorf("nvme: %s: %w: the command has no LBA format %d, or no way %d to erase", r.Cmd.Opcode().AdminName(), ErrRange, lbaf, ses)
+	}
 	return c.admin.Do(ctx, r)
 }
 
@@ -27,6 +30,10 @@ func (c *Controller) Sanitize(ctx context.Context, a nvme.SanitizeAction, flags 
 	const actions = nvme.SANICAPCrypto | nvme.SANICAPBlock | nvme.SANICAPOverwrite
 	if c.identity.SANICAP&actions == 0 {
 		return fmt.Errorf("nvme: %s: %w (SANICAP is %#x)", cmd.Opcode().AdminName(), ErrUnsupported, c.identity.SANICAP)
+	}
+	if cmd.SanitizeAction() != a || a == nvme.SanitizeOverwrite && (passes < 1 || passes > 16) {
+		return fmt.Errorf("nvme: %s: %w: action %d with flags %#x, %d passes: want a known action, no others in the flags, 1 to 16 passes",
+			cmd.Opcode().AdminName(), ErrRange, a, flags, passes)
 	}
 	_, err := c.command(ctx, &cmd, nil)
 	return err

@@ -37,3 +37,31 @@ func TestFormatTakesLong(t *testing.T) {
 		closeController(t, c)
 	})
 }
+
+// TestEraseArguments: what a command can't carry isn't cut down to an erasure that nobody asked for.
+func TestEraseArguments(t *testing.T) {
+	f := newFakeTarget()
+	f.identity.OACS |= nvme.OACSFormat
+	f.identity.SANICAP |= nvme.SANICAPBlock
+	c := connect(t, f)
+	defer closeController(t, c)
+	f.setHook(func(_ *fakeQueue, r *Request, _ *nvme.Completion) verdict {
+		if o := r.Cmd.Opcode(); o == nvme.OpFormat || o == nvme.OpSanitize {
+			t.Errorf("sent: %x", r.Cmd)
+		}
+		return usual
+	})
+	for name, err := range map[string]error{
+		"LBA format 64":       c.Format(t.Context(), 1, 64, nvme.EraseNone),
+		"LBA format -64":      c.Format(t.Context(), 1, -64, nvme.EraseNone),
+		"secure erase":        c.Format(t.Context(), 1, 0, 8|nvme.EraseUser),
+		"action":              c.Sanitize(t.Context(), 8|nvme.SanitizeBlockErase, 0, 1, 0),
+		"action in flags":     c.Sanitize(t.Context(), nvme.SanitizeBlockErase, uint32(nvme.SanitizeOverwrite), 1, 0),
+		"no pass":             c.Sanitize(t.Context(), nvme.SanitizeOverwrite, 0, 0, 0),
+		"more than 16 passes": c.Sanitize(t.Context(), nvme.SanitizeOverwrite, 0, 17, 0),
+	} {
+		if !errors.Is(err, ErrRange) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

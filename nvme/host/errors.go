@@ -27,7 +27,8 @@ var (
 	ErrNamespace = errors.New("unusable namespace")
 	// ErrUnsupported is the cause if the controller doesn't have a requested command.
 	ErrUnsupported = errors.New("not supported by the controller")
-	// ErrRange is the cause if a range isn't of whole blocks or isn't inside the namespace.
+	// ErrRange is the cause if a range isn't of whole blocks or isn't inside the namespace, or if another argument is
+	// outside what a command can carry.
 	ErrRange = errors.New("bad range")
 	// ErrConfig is the cause if a Config can't be used.
 	ErrConfig = errors.New("bad configuration")
