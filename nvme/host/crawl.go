@@ -40,6 +40,9 @@ type Reach func(e *nvme.DiscoveryEntry) (Config, error)
 // the first one; failing to reach another one is not an error.
 func Crawl(ctx context.Context, cfg Config, reach Reach) (*Found, error) {
 	cfg.SubNQN = cmp.Or(cfg.SubNQN, nvme.DiscoveryNQN)
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
 	f := &Found{}
 	known := map[place]bool{placeOf(&cfg): true}
 	for ask := []Config{cfg}; len(ask) > 0; {

@@ -141,6 +141,13 @@ func TestCrawlInterrupted(t *testing.T) {
 	}
 }
 
+// TestCrawlConfig: a configuration that can't be used is an error before anything is done with it.
+func TestCrawlConfig(t *testing.T) {
+	if _, err := Crawl(t.Context(), Config{}, nil); !errors.Is(err, ErrConfig) {
+		t.Error(err)
+	}
+}
+
 // TestCrawlSilence: many services that don't answer take only a few times as long as one, and the errors about
 // them, and about entries that lead nowhere, are bounded.
 func TestCrawlSilence(t *testing.T) {
