@@ -72,7 +72,7 @@ func (k *Checker) Submit(r *blockdev.Request) {
 		return
 	}
 	info, n := k.below.Info(), c.note()
-	n.begun = blockdev.Check(&info, info.Size, r) == nil && r.Op != blockdev.OpFlush
+	n.begun = blockdev.Check(&info, info.Size, &c.down) == nil && r.Op != blockdev.OpFlush
 	if n.begun {
 		k.begin(c)
 	}

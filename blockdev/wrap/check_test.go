@@ -191,6 +191,14 @@ func TestCheckUntouched(t *testing.T) {
 	}
 }
 
+// TestCheckLoan: a wrapper lends nothing, so a write from a loan is refused.
+func TestCheckLoan(t *testing.T) {
+	c := volumetest.NewClient(open(t, "check:mem:64KiB"))
+	if err := c.Do(blockdev.Request{Op: blockdev.OpWrite, Length: 4096, Loan: 1}); !errors.Is(err, blockdev.ErrInvalid) {
+		t.Error(err)
+	}
+}
+
 // TestCheckPieces: what is known of a long range doesn't reach beyond it, wherever it begins and ends.
 func TestCheckPieces(t *testing.T) {
 	const first, n, blocks = 512, 2048, 4096
