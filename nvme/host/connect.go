@@ -104,7 +104,7 @@ func (c *Controller) dial(ctx context.Context, qid uint16, size, inCapsule int, 
 		attr.CNTLID = c.cntlid
 	}
 	q := newQueue(attr, timeout, c)
-	q.attr.Sink = q
+	q.attr.Sink = (*sink)(q)
 	var err error
 	if q.tq, err = c.cfg.Transport.Dial(ctx, q.attr); err != nil {
 		return nil, c.connectError("connection", qid, err)

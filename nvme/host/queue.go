@@ -218,8 +218,12 @@ func (q *Queue) send(rs []*Request) {
 	}
 }
 
+// sink is a Queue as its transport sees it.
+type sink Queue
+
 // Completed implements Sink.
-func (q *Queue) Completed(cqe *nvme.Completion) bool {
+func (s *sink) Completed(cqe *nvme.Completion) bool {
+	q := (*Queue)(s)
 	cid := cqe.CID()
 	i := int(cid & q.mask)
 	q.mu.Lock()
@@ -272,7 +276,8 @@ func (q *Queue) release(i uint16) {
 }
 
 // Closed implements Sink: the connection is gone.
-func (q *Queue) Closed(err error) {
+func (s *sink) Closed(err error) {
+	q := (*Queue)(s)
 	reason := q.owner.queueClosed(q, err)
 	q.refuse(reason, true)
 	q.timer.stop()

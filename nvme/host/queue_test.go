@@ -52,7 +52,7 @@ func (loneOwner) queueClosed(_ *Queue, err error) error { return &LostError{Caus
 func manual(size int) (*Queue, *manualQueue) {
 	m := &manualQueue{}
 	q := newQueue(QueueAttr{QID: 1, Size: size}, defaultIOTimeout, loneOwner{})
-	q.tq, m.sink = m, q
+	q.tq, m.sink = m, (*sink)(q)
 	return q, m
 }
 
@@ -156,7 +156,7 @@ func TestLossEndsEveryRequest(t *testing.T) {
 		}
 	})
 	q.Submit(rs)
-	q.Closed(cause)
+	(*sink)(q).Closed(cause)
 	if ended != 20 {
 		t.Errorf("%d of 20 ended", ended)
 	}
@@ -270,7 +270,7 @@ func TestNoAllocation(t *testing.T) {
 		}
 		for _, cid := range m.cids {
 			cqe.SetCID(cid)
-			q.Completed(&cqe)
+			(*sink)(q).Completed(&cqe)
 		}
 	}
 	if n := testing.AllocsPerRun(200, round); n != 0 {
@@ -290,7 +290,7 @@ func BenchmarkQueue(b *testing.B) {
 		q.Submit(rs)
 		for _, cid := range m.cids {
 			cqe.SetCID(cid)
-			q.Completed(&cqe)
+			(*sink)(q).Completed(&cqe)
 		}
 	}
 	m.sink.Closed(nil)
@@ -320,7 +320,7 @@ func TestLossDuringSubmit(t *testing.T) {
 		q.Submit(requests(3, func(int, *Request) { ended.Add(1) }))
 	}()
 	<-s.entered
-	q.Closed(errors.New("cut"))
+	(*sink)(q).Closed(errors.New("cut"))
 	if n := ended.Load(); n != 0 {
 		t.Errorf("%d requests ended while the transport looks at them", n)
 	}
