@@ -81,19 +81,18 @@ func (t *Transport) Type() nvme.TransportType { return nvme.TransportRDMA }
 // Counters returns the counters of all queues together.
 func (t *Transport) Counters() *Counters { return t.counters }
 
-// Alloc returns n bytes of registered memory, aligned as [host.Transport] says. The error is verbs.ErrInvalid if n
-// isn't positive, verbs.ErrNoMemory if HostConfig.Memory doesn't suffice, and ErrClosed after Close.
+// Alloc implements host.Transport: it returns registered memory, HostConfig.Memory in all. After Close the error is
+// ErrClosed.
 func (t *Transport) Alloc(n int) ([]byte, error) {
 	if n < 1 {
-		return nil, fmt.Errorf("rdma: %w: %d bytes of registered memory: want at least 1", verbs.ErrInvalid, n)
+		return nil, fmt.Errorf("rdma: %w: %d bytes of registered memory: want at least 1", host.ErrRange, n)
 	}
 	b := t.memory.arena.Alloc(n)
 	if b == nil && t.queues.Closed() {
 		return nil, fmt.Errorf("rdma: %w", errTransportClosed)
 	}
 	if b == nil {
-		return nil, fmt.Errorf("rdma: %w: %d bytes of registered memory (HostConfig.Memory is %d)",
-			verbs.ErrNoMemory, n, t.cfg.Memory)
+		return nil, fmt.Errorf("rdma: %w: %d bytes (HostConfig.Memory is %d)", host.ErrNoMemory, n, t.cfg.Memory)
 	}
 	return b, nil
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/roce"
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
 	"github.com/nvme-anywhere/nvmeof/nvme"
+	"github.com/nvme-anywhere/nvmeof/nvme/host"
 	"github.com/nvme-anywhere/nvmeof/nvme/target"
 )
 
@@ -161,7 +162,7 @@ func TestAllocRefused(t *testing.T) {
 	defer nic.Close()
 	tr := newTransport(t, nic, rdma.HostConfig{Memory: 1 << 20})
 	defer tr.Close()
-	for n, want := range map[int]error{0: verbs.ErrInvalid, -1: verbs.ErrInvalid, math.MinInt: verbs.ErrInvalid, 1 << 30: verbs.ErrNoMemory} {
+	for n, want := range map[int]error{0: host.ErrRange, -1: host.ErrRange, math.MinInt: host.ErrRange, 1 << 30: host.ErrNoMemory} {
 		if b, err := tr.Alloc(n); b != nil || !errors.Is(err, want) || strings.Contains(err.Error(), "queue") {
 			t.Errorf("%d bytes: %d and %v, want %v", n, len(b), err, want)
 		}

@@ -55,14 +55,14 @@ func (t *Transport) Counters() *Counters { return &t.counters }
 // After Close the error is ErrClosed.
 func (t *Transport) Alloc(n int) ([]byte, error) {
 	if n < 1 {
-		return nil, fmt.Errorf("nvme/tcp: %d bytes of memory: want at least 1", n)
+		return nil, fmt.Errorf("nvme/tcp: %w: %d bytes of memory: want at least 1", host.ErrRange, n)
 	}
 	b := t.memory.Alloc(n)
 	if b == nil && t.queues.Closed() {
 		return nil, fmt.Errorf("nvme/tcp: %w", errTransportClosed)
 	}
 	if b == nil {
-		return nil, fmt.Errorf("nvme/tcp: %w: %d bytes (HostConfig.Memory is %d)", mem.ErrExhausted, n, t.cfg.Memory)
+		return nil, fmt.Errorf("nvme/tcp: %w: %d bytes (HostConfig.Memory is %d)", host.ErrNoMemory, n, t.cfg.Memory)
 	}
 	return b, nil
 }

@@ -30,6 +30,8 @@ var (
 	// ErrRange is the cause if a range isn't of whole blocks or isn't inside the namespace, or if another argument is
 	// outside what a command can carry.
 	ErrRange = errors.New("bad range")
+	// ErrNoMemory is the cause if a transport has no more of the memory that it hands out.
+	ErrNoMemory = errors.New("no more memory for transfers")
 	// ErrConfig is the cause if a Config can't be used.
 	ErrConfig = errors.New("bad configuration")
 	// ErrAuthentication is the cause if the host or the controller could not authenticate itself. The

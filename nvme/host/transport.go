@@ -14,10 +14,10 @@ type Transport interface {
 	Type() nvme.TransportType
 	// Dial makes the connection of one queue pair, ready for its Connect command.
 	Dial(ctx context.Context, a QueueAttr) (TransportQueue, error)
-	// Alloc returns n bytes of memory that the transport transfers without registering or copying it each time; n
-	// must be positive. Its content is undefined. It is aligned to 4096 bytes or, if shorter, to its length rounded
-	// up to a power of two, at least 512. Other memory works too, at a cost per request. Alloc and Free may be called
-	// by any goroutine.
+	// Alloc returns n bytes of memory that the transport transfers without registering or copying it each time. Its
+	// content is undefined. It is aligned to 4096 bytes or, if shorter, to its length rounded up to a power of two, at
+	// least 512. Other memory works too, at a cost per request. The error is ErrRange if n isn't positive, and
+	// ErrNoMemory if there is no more. Alloc and Free may be called by any goroutine.
 	Alloc(n int) ([]byte, error)
 	// Free releases memory from Alloc of this transport. b begins where that memory does, and may be shorter.
 	Free(b []byte)
