@@ -306,7 +306,8 @@ func (t *Target) forget(q *Queue, failed bool) {
 }
 
 // Close takes no new connections, disconnects every host, and returns when all connections are gone, or with the error
-// of ctx. Volumes stay open for their owners to close, except those of namespaces that hosts created, which are closed.
+// of ctx if some are left; it may be called again then. Volumes stay open for their owners to close, except those of
+// namespaces that hosts created, which are closed. Listeners may be closed before it or after it.
 func (t *Target) Close(ctx context.Context) error {
 	t.mu.Lock()
 	if !t.closed {
@@ -325,11 +326,13 @@ func (t *Target) Close(ctx context.Context) error {
 	}
 	select {
 	case <-t.idle:
-		t.closeSubsystems()
-		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("target: closing: connections that are left: %d: %w", t.connections(), context.Cause(ctx))
+		if n := t.connections(); n > 0 {
+			return fmt.Errorf("target: closing: connections that are left: %d: %w", n, context.Cause(ctx))
+		}
 	}
+	t.closeSubsystems()
+	return nil
 }
 
 // closeSubsystems ends the background work of subsystems.

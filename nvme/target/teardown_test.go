@@ -568,6 +568,11 @@ func TestClose(t *testing.T) {
 	if !errors.Is(s.admin.reason, ErrClosed) {
 		t.Errorf("reason %v", s.admin.reason)
 	}
+	for range 50 {
+		if err := tg.Close(ctx); err != nil {
+			t.Fatalf("nothing is left to wait for: %v", err)
+		}
+	}
 }
 
 // TestProbe: a connection that ends before Connect, like a port scan's, doesn't count as a lost host; one that was let
