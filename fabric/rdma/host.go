@@ -100,8 +100,8 @@ func (t *Transport) Alloc(n int) ([]byte, error) {
 // Free frees memory from Alloc.
 func (t *Transport) Free(b []byte) { t.memory.arena.Free(b) }
 
-// Close prevents new queues from being dialled, waits until all are closed, and frees the memory. Memory from Alloc
-// must not be used afterwards.
+// Close prevents new queues from being dialled, waits until all are closed, which is up to their users, and frees the
+// memory: what Alloc handed out must not be used afterwards. It may be called again.
 func (t *Transport) Close() error {
 	t.queues.Close()
 	t.memory.close()

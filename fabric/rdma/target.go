@@ -149,9 +149,9 @@ func (l *Listener) Addr() netip.AddrPort { return l.id.LocalAddr() }
 // Counters returns the counters of all connections together.
 func (l *Listener) Counters() *Counters { return l.counters }
 
-// Close stops listening, disconnects every host and returns when all memory is free again. It doesn't change discovery:
-// the port that was added for the listener (DiscoveryPort) is removed with [target.Target.RemovePort], preferably
-// before Close.
+// Close stops listening, disconnects every host and returns when all memory is free again; another call waits for the
+// same. It doesn't change discovery: the port that was added for the listener (DiscoveryPort) is removed with
+// [target.Target.RemovePort], preferably before Close.
 func (l *Listener) Close() error {
 	l.Stop()
 	l.done.Wait()

@@ -37,8 +37,8 @@ func NewTransport(cfg HostConfig) (*Transport, error) {
 	return &Transport{cfg: cfg, memory: memory}, nil
 }
 
-// Close prevents further queues from being dialled, waits until all queues are closed, and frees the
-// memory that Alloc handed out.
+// Close prevents further queues from being dialled, waits until all queues are closed, which is up to their users, and
+// frees the memory that Alloc handed out. It may be called again.
 func (t *Transport) Close() error {
 	t.queues.Close()
 	t.memory.Close()

@@ -86,9 +86,9 @@ func (l *Listener) Addr() netip.AddrPort { return l.listener.Addr() }
 // Counters returns the counts of all connections so far. They may be read at any time.
 func (l *Listener) Counters() *Counters { return &l.counters }
 
-// Close stops listening, disconnects every host and returns when all memory is free again. It doesn't change what
-// discovery reports: remove the port that was added for the listener (DiscoveryPort) by [target.Target.RemovePort], best
-// before Close.
+// Close stops listening, disconnects every host and returns when all memory is free again; another call waits for the
+// same. It doesn't change what discovery reports: remove the port that was added for the listener (DiscoveryPort) by
+// [target.Target.RemovePort], best before Close.
 func (l *Listener) Close() error {
 	l.Stop()
 	l.ended.Wait()

@@ -15,11 +15,12 @@ const (
 	shutdownMost  = 60 * time.Second
 )
 
-// Shutdown closes the controller in an orderly way: it makes the queues send no new requests, tells the controller to
+// Shutdown closes the controller in an orderly way: it makes the queues refuse new requests, tells the controller to
 // shut down (CC.SHN), waits until it has (CSTS.SHST), and closes every queue. Commands still outstanding, and requests
-// submitted in the meantime, end with ErrClosed, whatever ends the controller. Shutdown returns when everything is released; the error says why the controller could not be shut
-// down in an orderly way, and is that of Err if the controller had already been lost. If another call is in progress,
-// Shutdown waits for it, cuts it short when ctx ends, and leaves the error to it. It must not be called from Done.
+// submitted in the meantime, end with ErrClosed, whatever ends the controller. Shutdown returns when everything is
+// released; the error says why the controller could not be shut down in an orderly way, and is that of Err if the
+// controller had already been lost. If another call is in progress, Shutdown waits for it, cuts it short when ctx ends,
+// and leaves the error to it. It must not be called from Done.
 func (c *Controller) Shutdown(ctx context.Context) error {
 	c.mu.Lock()
 	first := !c.closing && c.err == nil
@@ -43,7 +44,7 @@ func (c *Controller) Shutdown(ctx context.Context) error {
 }
 
 // Close is Shutdown with only the built-in limit: five seconds, or what the controller says that it needs (RTD3E),
-// up to 60 s.
+// up to 60 s. A controller that is already closed is no error.
 func (c *Controller) Close() error { return c.Shutdown(context.Background()) }
 
 func (c *Controller) shutDown(ctx context.Context) error {

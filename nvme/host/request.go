@@ -13,8 +13,8 @@ type Request struct {
 	Cmd  nvme.Command    // except CID and SGL, which the queue and the transport set
 	CQE  nvme.Completion // the response, valid in Done when Err is nil
 	Data []byte          // sent or received, depending on the direction of the command
-	// Done is called in the transport's context when the request has ended: it must not block, and may submit. Err
-	// is then nil if a response arrived, whatever its status.
+	// Done, which must be set, is called in the transport's context when the request has ended: it must not block, and
+	// may submit. Err is then nil if a response arrived, whatever its status.
 	Done func(*Request)
 	Err  error
 
