@@ -29,8 +29,8 @@
 // # Sockets
 //
 // Package socket says what is needed of TCP, and is the only one that makes system calls on sockets. A program may have
-// another TCP than the kernel's carry its connections (TargetConfig.Network and HostConfig.Network), as the simulation
-// in tests/simulation does.
+// another TCP than the kernel's carry its connections (TargetConfig.Network and HostConfig.Network). The example "memory"
+// has one that needs no sockets, with which a program's own tests can run target and host in virtual time.
 //
 // # Within one host
 //
