@@ -361,7 +361,7 @@ func TestListenerDeviceRemoval(t *testing.T) {
 	var log bytes.Buffer
 	cm := &removedCM{ConnectionManager: r.targetNIC}
 	l := listen(t, cm, netip.AddrPortFrom(r.addr.Addr(), 4421), r.target, rdma.TargetConfig{Log: slog.New(slog.NewTextHandler(&log, nil))})
-	if err := r.targetNIC.Manager.Close(); err != nil {
+	if err := r.targetNIC.Close(); err != nil {
 		t.Fatal(err)
 	}
 	if n := cm.destroyed.Load(); n != 1 {

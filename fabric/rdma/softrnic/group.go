@@ -87,7 +87,7 @@ func (g *Group) join() error {
 	var managers []*cm.Manager
 	for _, nic := range g.rnics {
 		devices = append(devices, nic.dev)
-		managers = append(managers, nic.Manager)
+		managers = append(managers, nic.manager)
 	}
 	roce.Join(devices, steer)
 	cm.Join(managers)

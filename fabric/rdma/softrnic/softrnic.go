@@ -30,11 +30,11 @@ var (
 
 // RNIC is an open software RNIC: a verbs.Device and its connection manager.
 type RNIC struct {
-	*cm.Manager
-	dev    *roce.Device
-	socket udp.Conn
-	shares bool   // shares memory with programs of this kind
-	faults Faults // nil without faults
+	manager *cm.Manager
+	dev     *roce.Device
+	socket  udp.Conn
+	shares  bool   // shares memory with programs of this kind
+	faults  Faults // nil without faults
 }
 
 var _ verbs.ConnectionManager = (*RNIC)(nil)
@@ -81,7 +81,7 @@ func assemble(addr netip.Addr, socket udp.Conn, cfg Config, engine int) (*RNIC, 
 		return nil, errors.Join(fmt.Errorf("software RNIC on %s: %w", addr, err), dev.Close())
 	}
 	dev.SettleMADs(m.Settle)
-	return &RNIC{Manager: m, dev: dev, socket: socket, shares: cfg.LocalMemory, faults: faults}, nil
+	return &RNIC{manager: m, dev: dev, socket: socket, shares: cfg.LocalMemory, faults: faults}, nil
 }
 
 // roomTo returns the largest packet that reaches peer from a socket, as far as is known. It is never more than the
@@ -205,7 +205,15 @@ type Faults interface {
 // Faults returns the faults that are injected, or nil if there are none.
 func (n *RNIC) Faults() Faults { return n.faults }
 
+// CreateID makes an identifier of the RNIC (rdma_create_id).
+func (n *RNIC) CreateID(handler verbs.CMHandler) (verbs.CMID, error) {
+	return n.manager.CreateID(handler)
+}
+
+// Counters returns the counters of the connection manager; those of the device are Device().Counters.
+func (n *RNIC) Counters() *cm.Counters { return n.manager.Counters() }
+
 // Close ends every connection and frees the port. A second Close returns verbs.ErrClosed.
 func (n *RNIC) Close() error {
-	return errors.Join(n.Manager.Close(), n.dev.Close())
+	return errors.Join(n.manager.Close(), n.dev.Close())
 }
