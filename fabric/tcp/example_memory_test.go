@@ -103,7 +103,7 @@ func (p *pipe) deadline(end int, t time.Time) error {
 		if p.timer[end] != nil {
 			p.timer[end].Stop()
 		}
-		if p.stop[end] == os.ErrDeadlineExceeded {
+		if errors.Is(p.stop[end], os.ErrDeadlineExceeded) {
 			p.stop[end] = nil
 		}
 		if !t.IsZero() {
@@ -118,7 +118,7 @@ func (p *pipe) close(end int, err error) error {
 		if p.stop[end] == nil {
 			p.stop[end] = err
 		}
-		p.ended = p.ended || err == net.ErrClosed
+		p.ended = p.ended || errors.Is(err, net.ErrClosed)
 	})
 }
 
