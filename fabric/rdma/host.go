@@ -92,7 +92,7 @@ func (t *Transport) Alloc(n int) ([]byte, error) {
 		return nil, fmt.Errorf("rdma: %w", errTransportClosed)
 	}
 	if b == nil {
-		return nil, fmt.Errorf("rdma: %w: %d bytes (HostConfig.Memory is %d)", host.ErrNoMemory, n, t.cfg.Memory)
+		return nil, fmt.Errorf("rdma: %w: %d bytes (HostConfig.Memory is %d): %w", host.ErrNoMemory, n, t.cfg.Memory, t.memory.arena.Err())
 	}
 	return b, nil
 }

@@ -101,7 +101,7 @@ func (q *hostQueue) setUp() error {
 	q.capsules = m.arena.AllocSparse(n * q.capsuleSize)
 	q.cqes = m.arena.Alloc(n * nvme.CompletionSize)
 	if q.capsules == nil || q.cqes == nil {
-		return fmt.Errorf("%w for the buffers of a queue of %d", verbs.ErrNoMemory, n)
+		return m.none(n)
 	}
 	q.capsuleSGE, _, _ = m.sge(q.dom, q.capsules)
 	q.cqeSGE, _, _ = m.sge(q.dom, q.cqes)

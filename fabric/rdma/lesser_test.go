@@ -22,6 +22,7 @@ type lesserCM struct {
 	verbs.ConnectionManager
 	attr              func(*verbs.DeviceAttr) // may be nil
 	windows, onDemand bool
+	full              error // why no memory can be registered; nil if it can
 }
 
 type lesserID struct {
@@ -93,6 +94,9 @@ func (p lesserPD) AllocMW() (verbs.MW, error) {
 }
 
 func (p lesserPD) RegMR(buf []byte, access verbs.Access) (verbs.MR, error) {
+	if p.cm.full != nil {
+		return nil, p.cm.full
+	}
 	if !p.cm.onDemand && access&verbs.AccessOnDemand != 0 {
 		return nil, verbs.ErrUnsupported
 	}
@@ -149,26 +153,37 @@ func TestLesserDevice(t *testing.T) {
 	}
 }
 
-// TestTooFewSGEs: an RNIC whose work requests take one piece of memory can't carry capsules. A host's error says what is
-// missing, and so does a target's log.
-func TestTooFewSGEs(t *testing.T) {
+// TestUnusableDevice: an RNIC whose work requests take one piece of memory can't carry capsules, nor can one that
+// registers no memory. A host's error says what is missing, and so does a target's log.
+func TestUnusableDevice(t *testing.T) {
+	for name, x := range map[string]struct {
+		cm   lesserCM
+		is   error
+		says string
+	}{
+		"work requests with one piece": {lesserCM{attr: func(a *verbs.DeviceAttr) { a.MaxSGE = 1 }}, verbs.ErrUnsupported,
+			" has 1 scatter/gather entries per work request (MaxSGE): want at least 2"},
+		"no memory": {lesserCM{full: errors.New("more than may be locked")}, verbs.ErrNoMemory, ": more than may be locked"},
+	} {
+		t.Run(name, func(t *testing.T) { unusable(t, x.cm, x.is, x.says) })
+	}
+}
+
+func unusable(t *testing.T, lesser lesserCM, is error, says string) {
 	r := newRig(t, rdma.TargetConfig{}, memory(t, 1<<20))
-	lesser := func(nic verbs.ConnectionManager) *lesserCM {
-		return &lesserCM{ConnectionManager: nic, windows: true, onDemand: true, attr: func(a *verbs.DeviceAttr) { a.MaxSGE = 1 }}
-	}
-	missing := func(nic *softrnic.RNIC) string {
-		return fmt.Sprintf("%s has 1 scatter/gather entries per work request (MaxSGE): want at least 2", nic.Device().Attr().Name)
-	}
-	tr := newTransport(t, lesser(r.hostNIC), rdma.HostConfig{})
+	ofHost, ofTarget := lesser, lesser
+	ofHost.ConnectionManager, ofTarget.ConnectionManager = r.hostNIC, r.targetNIC
+	missing := func(nic *softrnic.RNIC) string { return nic.Device().Attr().Name + says }
+	tr := newTransport(t, &ofHost, rdma.HostConfig{})
 	defer tr.Close()
 	attr := host.QueueAttr{Remote: r.addr, Size: 32, Sink: noSink{}}
-	if _, err := tr.Dial(t.Context(), attr); !errors.Is(err, verbs.ErrUnsupported) || !strings.Contains(err.Error(), missing(r.hostNIC)) {
+	if _, err := tr.Dial(t.Context(), attr); !errors.Is(err, is) || !strings.Contains(err.Error(), missing(r.hostNIC)) {
 		t.Errorf("the host's RNIC: %v", err)
 	}
 
 	var log bytes.Buffer
 	attr.Remote = netip.AddrPortFrom(r.addr.Addr(), r.addr.Port()+1)
-	l := listen(t, lesser(r.targetNIC), attr.Remote, r.target, rdma.TargetConfig{Log: slog.New(slog.NewTextHandler(&log, nil))})
+	l := listen(t, &ofTarget, attr.Remote, r.target, rdma.TargetConfig{Log: slog.New(slog.NewTextHandler(&log, nil))})
 	var reject *rdma.RejectError
 	if _, err := r.transport.Dial(t.Context(), attr); !errors.As(err, &reject) || reject.Status != rdma.RejectNoResources {
 		t.Errorf("the target's RNIC: %v", err)

@@ -72,6 +72,11 @@ func (m *memory) grown(index int, chunk []byte) error {
 	return nil
 }
 
+// none says why the buffers of a queue found no memory.
+func (m *memory) none(depth int) error {
+	return fmt.Errorf("%w for the buffers of a queue of %d: %w", verbs.ErrNoMemory, depth, m.arena.Err())
+}
+
 // minSGE is how many pieces of memory a work request has to take: a capsule is a command and its data.
 const minSGE = 2
 

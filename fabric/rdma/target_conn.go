@@ -182,7 +182,7 @@ func (c *targetConn) makeBuffers() error {
 		c.inline = m.arena.AllocSparse(c.depth * c.inCapsule)
 	}
 	if c.commands == nil || c.cqes == nil || c.inCapsule > 0 && c.inline == nil {
-		return fmt.Errorf("%w for the buffers of a queue of %d", verbs.ErrNoMemory, c.depth)
+		return m.none(c.depth)
 	}
 	c.commandSGE, _, _ = m.sge(c.dom, c.commands)
 	if c.inline != nil {

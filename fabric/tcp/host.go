@@ -62,7 +62,7 @@ func (t *Transport) Alloc(n int) ([]byte, error) {
 		return nil, fmt.Errorf("nvme/tcp: %w", errTransportClosed)
 	}
 	if b == nil {
-		return nil, fmt.Errorf("nvme/tcp: %w: %d bytes (HostConfig.Memory is %d)", host.ErrNoMemory, n, t.cfg.Memory)
+		return nil, fmt.Errorf("nvme/tcp: %w: %d bytes (HostConfig.Memory is %d): %w", host.ErrNoMemory, n, t.cfg.Memory, t.memory.Err())
 	}
 	return b, nil
 }

@@ -97,7 +97,11 @@ func (a *Arena) AllocSparse(n int) []byte { return a.alloc(n, smallPages) }
 // alloc hands out a block with the given kind of pages, or with the other kind if need be. Only blocks in huge pages
 // are cached.
 func (a *Arena) alloc(n int, kind pages) []byte {
-	if n <= 0 || int64(n) > a.cfg.Max {
+	if n <= 0 {
+		return a.none()
+	}
+	if int64(n) > a.cfg.Max {
+		a.failed(fmt.Errorf("%w: %d bytes wanted, at most %d may be mapped", ErrExhausted, n, a.cfg.Max))
 		return a.none()
 	}
 	units := unitsFor(n)
@@ -218,12 +222,16 @@ func (a *Arena) addChunk(units uint32, kind pages) bool {
 		c, err = a.newChunk(size, index, kind)
 	}
 	if err != nil {
-		a.mu.Lock()
-		a.err = err
-		a.mu.Unlock()
+		a.failed(err)
 		return false
 	}
 	return a.publish(c)
+}
+
+func (a *Arena) failed(err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.err = err
 }
 
 // nextChunk returns the size of the next chunk: a power of two that has room for units, and for Largest if Max allows
@@ -301,8 +309,8 @@ func (a *Arena) ChunkOf(buf []byte) (index, offset int, ok bool) {
 	return c.index, off, true
 }
 
-// Err returns why the Arena couldn't grow the last time, or nil if it always could. It wraps ErrExhausted, or the
-// system's or OnGrow's error.
+// Err returns why there was no memory the last time that Alloc returned nil, unless the Arena was closed. It wraps
+// ErrExhausted, or the system's or OnGrow's error.
 func (a *Arena) Err() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()

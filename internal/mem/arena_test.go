@@ -65,7 +65,7 @@ func TestAlignment(t *testing.T) {
 
 func TestExhaustionAndReuse(t *testing.T) {
 	a := newArena(t, Config{Max: 6 << 20})
-	if a.Alloc(0) != nil || a.Alloc(-1) != nil || a.Alloc(6<<20+1) != nil {
+	if a.Alloc(0) != nil || a.Alloc(-1) != nil || a.Alloc(6<<20+1) != nil || !errors.Is(a.Err(), ErrExhausted) {
 		t.Error("got a buffer of an impossible size")
 	}
 	var all [][]byte
