@@ -72,3 +72,50 @@ func TestPageCommandsUnderWay(t *testing.T) {
 		t.Errorf("%d commands are in flight when all have ended, want 0", n)
 	}
 }
+
+// TestTargetPage: the status page of a target shows what its hosts have moved: in all, of each volume and by each host;
+// and that nothing is under way, though each host has left an Asynchronous Event Request with its controller.
+func TestTargetPage(t *testing.T) {
+	const reads, writes, size = 5, 3, 8 << 10 // of a host (use)
+	p := newPair(t)
+	p.use(p.connectRDMA())
+	p.use(p.connectTCP())
+	p.set.AddReady(func() error { return errors.New("draining") })
+	st := p.set.status()
+	if !soon.Until(func() bool {
+		st = p.set.status()
+		return st.IO.InFlight+st.Volumes[0].IO.InFlight+st.Peers[0].IO.InFlight+st.Peers[1].IO.InFlight == 0
+	}) {
+		t.Errorf("commands are shown as in flight: %+v", st)
+	}
+	if st.Host || st.Problem != "draining" || st.Packets.Sent == 0 || len(st.Volumes) != 1 || len(st.Peers) != 2 || st.Peers[0].Key == st.Peers[1].Key {
+		t.Fatalf("the page shows %+v", st)
+	}
+	for _, x := range []struct {
+		of    string
+		io    *pageIO
+		hosts uint64
+	}{
+		{"all", &st.IO, 2}, {"the volume", &st.Volumes[0].IO, 2}, {"a host", &st.Peers[0].IO, 1}, {"a host", &st.Peers[1].IO, 1},
+	} {
+		if r, w := &x.io.Read, &x.io.Write; r.Ops != x.hosts*reads || w.Ops != x.hosts*writes ||
+			r.Bytes != x.hosts*reads*size || w.Bytes != x.hosts*writes*size || x.io.Errors != 0 {
+			t.Errorf("of %s it shows %+v", x.of, *x.io)
+		}
+	}
+	var slower uint64
+	for _, n := range st.IO.Read.Buckets {
+		slower += n
+	}
+	if slower != st.IO.Read.Ops {
+		t.Errorf("of %d reads %d are in its picture of latencies", st.IO.Read.Ops, slower)
+	}
+}
+
+// TestManyPeers: of many hosts the page shows those that have moved the most data.
+func TestManyPeers(t *testing.T) {
+	s, _ := withHosts(t, maxPeers+2)
+	if st := s.status(); len(st.Peers) != maxPeers || st.More != 2 {
+		t.Errorf("%d peers are shown, and %d aren't", len(st.Peers), st.More)
+	}
+}

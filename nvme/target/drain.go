@@ -125,7 +125,7 @@ func (q *Queue) quiesce() int {
 	}
 	q.ctrl.mu.Lock()
 	defer q.ctrl.mu.Unlock()
-	return max(0, q.inFlight()-len(q.ctrl.events.held))
+	return q.busy()
 }
 
 // use notes a request that the transport uses for the first time.

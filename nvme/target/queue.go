@@ -260,6 +260,15 @@ func (q *Queue) inFlight() int {
 	return int(q.submitted.Load() - done)
 }
 
+// busy is inFlight, except for Asynchronous Event Requests that wait for an event, which each host leaves with its
+// controller. Called with controller.mu held.
+func (q *Queue) busy() int {
+	if q.qid != 0 {
+		return q.inFlight()
+	}
+	return max(0, q.inFlight()-len(q.ctrl.events.held))
+}
+
 // orderly reports whether a connection that ended with err was closed rather than lost.
 func orderly(err error) bool {
 	return err == nil || errors.Is(err, io.EOF) || errors.Is(err, ErrClosed) ||

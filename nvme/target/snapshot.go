@@ -32,7 +32,7 @@ type ANAStats struct {
 type TransportStats struct {
 	Transport         nvme.TransportType
 	Queues            int    // now
-	InFlight          int    // commands, now
+	InFlight          int    // commands, now, except event requests that wait
 	Connects          uint64 // connections accepted
 	Disconnects       uint64 // connections gone
 	Failures          uint64 // those of them that had been let in by Connect and were lost rather than closed
@@ -87,7 +87,7 @@ type ControllerStats struct {
 type QueueStats struct {
 	QID      uint16
 	Depth    int // entries
-	InFlight int // commands now
+	InFlight int // commands now, except event requests that wait
 	IO       IOStats
 }
 
@@ -139,7 +139,13 @@ func (t *Target) transportStats() []TransportStats {
 	for q := range t.queues {
 		s := by[q.attr.Transport]
 		s.Queues++
-		s.InFlight += q.inFlight()
+		if q.connected() {
+			q.ctrl.mu.Lock()
+			s.InFlight += q.busy()
+			q.ctrl.mu.Unlock()
+		} else {
+			s.InFlight += q.inFlight()
+		}
 		q.io.addTo(&s.IO)
 	}
 	all := make([]TransportStats, 0, len(by))
@@ -196,7 +202,8 @@ func (c *controller) snapshot(out *ControllerStats) {
 	}
 }
 
+// addQueue is called with controller.mu held.
 func (c *ControllerStats) addQueue(q *Queue, qid uint16) {
-	c.Queues = append(c.Queues, QueueStats{QID: qid, Depth: int(q.sq.Load() & sqSizeMask), InFlight: q.inFlight()})
+	c.Queues = append(c.Queues, QueueStats{QID: qid, Depth: int(q.sq.Load() & sqSizeMask), InFlight: q.busy()})
 	q.io.addTo(&c.Queues[len(c.Queues)-1].IO)
 }
