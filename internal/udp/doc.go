@@ -1,8 +1,8 @@
 // Package udp moves UDP datagrams in batches: many per system call, coalesced (UDP_GRO) and segmented (UDP_SEGMENT) by
 // the kernel, and gathered from where they lie in memory.
 //
-// It knows nothing about what the datagrams contain. It is made for Linux; everything that depends on the operating
-// system is in the files named *_linux.go. Elsewhere Listen reports that the system is not supported.
+// It knows nothing about what the datagrams contain. Everything that depends on the operating system, which is Linux, is
+// in the files named *_linux.go.
 //
 // # What a sender may rely on
 //

@@ -1,5 +1,3 @@
-//go:build unix
-
 package mem
 
 import (
@@ -47,4 +45,13 @@ func mapMemory(size int, kind pages) ([]byte, error) {
 
 func unmapMemory(mem []byte) {
 	_ = unix.MunmapPtr(unsafe.Pointer(unsafe.SliceData(mem)), uintptr(len(mem)))
+}
+
+// advise asks for transparent huge pages, or for none. Kernels without them refuse, which costs only speed.
+func advise(mem []byte, kind pages) {
+	advice := unix.MADV_HUGEPAGE
+	if kind == smallPages {
+		advice = unix.MADV_NOHUGEPAGE
+	}
+	_ = unix.Madvise(mem, advice)
 }
