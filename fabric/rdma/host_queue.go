@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"time"
 
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
 	"github.com/nvme-anywhere/nvmeof/nvme"
@@ -253,9 +252,6 @@ func (q *hostQueue) connError(stage string, err error) error {
 
 // Size returns the number of entries.
 func (q *hostQueue) Size() int { return q.attr.Size }
-
-// RTT returns 0: verbs has no estimate.
-func (q *hostQueue) RTT() time.Duration { return 0 }
 
 // Local returns the address that the queue pair sends from.
 func (q *hostQueue) Local() netip.AddrPort { return q.id.LocalAddr() }

@@ -88,9 +88,6 @@ func (q *hostQueue) Size() int { return q.attr.Size }
 // Local implements host.TransportQueue.
 func (q *hostQueue) Local() netip.AddrPort { return q.conn.LocalAddr() }
 
-// RTT implements host.TransportQueue: it returns TCP's own smoothed estimate.
-func (q *hostQueue) RTT() time.Duration { return q.conn.RTT() }
-
 // Close implements host.TransportQueue. It must not be called from the Sink.
 func (q *hostQueue) Close() error {
 	q.closing.Store(true)

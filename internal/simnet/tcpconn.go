@@ -151,13 +151,6 @@ func (c *tcpConn) Ended() bool {
 	return c.state == gone || c.ended || c.finished
 }
 
-// RTT implements socket.Conn.
-func (c *tcpConn) RTT() time.Duration {
-	c.tcp.mu.Lock()
-	defer c.tcp.mu.Unlock()
-	return c.rtt
-}
-
 // CloseRead implements socket.Conn.
 func (c *tcpConn) CloseRead() error { return c.shutdown(&c.readShut) }
 

@@ -49,10 +49,6 @@ type outgoing struct {
 	tried   int       // how often the first segment was sent again
 	again   int       // acknowledgments of first that came again
 	recover uint64    // what was sent before this number is sent again as acknowledgments show that it is missing
-
-	timed uint64 // number whose acknowledgment gives rtt; 0 for none
-	sent  time.Time
-	rtt   time.Duration
 }
 
 // incoming is what a connection receives.
@@ -102,9 +98,6 @@ func (c *tcpConn) push() {
 		if n <= 0 {
 			break
 		}
-		if c.timed == 0 {
-			c.timed, c.sent = c.next+uint64(n), time.Now()
-		}
 		c.emit(segment{number: c.next}, c.out[c.next-c.first:][:n])
 		c.next += uint64(n)
 	}
@@ -128,7 +121,6 @@ func (c *tcpConn) size() int {
 
 // resend sends again what the peer expects next, or if there is no room for anything asks for some.
 func (c *tcpConn) resend() {
-	c.timed = 0
 	switch {
 	case c.state != established:
 		c.emit(segment{syn: true, number: c.first}, nil)
@@ -271,9 +263,6 @@ func (c *tcpConn) advance(acked uint64) {
 	c.out = c.out[min(int(acked-c.first), len(c.out)):]
 	c.first = acked
 	c.tried, c.again = 0, 0
-	if c.timed != 0 && acked >= c.timed {
-		c.rtt, c.timed = time.Since(c.sent), 0
-	}
 	c.disarm()
 	if c.first < c.next {
 		c.arm(retransmission)

@@ -196,7 +196,6 @@ type fakeQueue struct {
 }
 
 func (q *fakeQueue) Size() int             { return min(q.attr.Size, cmp.Or(q.t.grants, q.attr.Size)) }
-func (q *fakeQueue) RTT() time.Duration    { return time.Microsecond }
 func (q *fakeQueue) Local() netip.AddrPort { return netip.MustParseAddrPort("127.0.0.1:5") }
 
 func (q *fakeQueue) Submit(rs []*Request) {

@@ -114,9 +114,6 @@ func (q *Queue) Depth() int { return len(q.slots) }
 // Counters returns the queue's counters.
 func (q *Queue) Counters() *QueueCounters { return &q.counters }
 
-// RTT is the transport's estimate of the round-trip time, or 0 if it has none.
-func (q *Queue) RTT() time.Duration { return q.tq.RTT() }
-
 // Local is the local address of the queue's connection.
 func (q *Queue) Local() netip.AddrPort { return q.tq.Local() }
 

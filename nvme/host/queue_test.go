@@ -8,7 +8,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
@@ -30,7 +29,6 @@ func (m *manualQueue) Submit(rs []*Request) {
 	}
 }
 func (m *manualQueue) Size() int             { return 0 }
-func (m *manualQueue) RTT() time.Duration    { return 0 }
 func (m *manualQueue) Local() netip.AddrPort { return netip.AddrPort{} }
 func (m *manualQueue) Close() error          { return nil }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"math/bits"
 	"net/netip"
-	"time"
 
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
@@ -63,8 +62,6 @@ type TransportQueue interface {
 	Submit(rs []*Request)
 	// Size is the number of entries of this queue after negotiation.
 	Size() int
-	// RTT is the transport's smoothed estimate of the round-trip time, or 0 if it has none.
-	RTT() time.Duration
 	Local() netip.AddrPort
 	// Close ends the connection in an orderly way and waits until Sink.Closed has returned.
 	Close() error

@@ -7,7 +7,6 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 	"unsafe"
 
 	"github.com/nvme-anywhere/nvmeof/blockdev"
@@ -132,7 +131,6 @@ type loopRequest struct {
 }
 
 func (q *loopQueue) Size() int             { return q.attr.Size }
-func (q *loopQueue) RTT() time.Duration    { return 0 }
 func (q *loopQueue) Local() netip.AddrPort { return netip.MustParseAddrPort("127.0.0.9:9") }
 
 func (q *loopQueue) poke() {

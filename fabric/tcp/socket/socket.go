@@ -52,8 +52,6 @@ type Conn interface {
 	// Ended reports whether either end has closed or reset the connection, or it is lost, even if data that the peer
 	// sent before is still unread.
 	Ended() bool
-	// RTT returns TCP's estimate of the round-trip time, or 0 if there is none.
-	RTT() time.Duration
 
 	SetReadDeadline(t time.Time) error
 	SetWriteDeadline(t time.Time) error

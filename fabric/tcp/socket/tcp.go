@@ -5,7 +5,6 @@ import (
 	"net"
 	"net/netip"
 	"syscall"
-	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -141,16 +140,6 @@ func (t *TCP) Ended() bool {
 	word, err := unix.GetsockoptInt(t.fd, unix.SOL_TCP, unix.TCP_INFO)
 	binary.NativeEndian.PutUint32(info[:], uint32(word))
 	return err == nil && info[0] != established
-}
-
-// RTT implements Conn.
-func (t *TCP) RTT() (rtt time.Duration) {
-	_ = t.raw.Control(func(fd uintptr) {
-		if info, err := unix.GetsockoptTCPInfo(int(fd), unix.SOL_TCP, unix.TCP_INFO); err == nil {
-			rtt = time.Duration(info.Rtt) * time.Microsecond
-		}
-	})
-	return rtt
 }
 
 // Abort implements Conn.
