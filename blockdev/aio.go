@@ -243,13 +243,22 @@ func (v *file) took(row *Row, r *Request, res int64, flags int) bool {
 		return false
 	default:
 		r.done += res
-		if r.Op == OpWrite && (r.FUA && flags == 0 || v.commits.late(r)) {
-			v.pool.Submit(r) // to be made durable
-		} else {
-			v.finishIn(row, r, nil)
-		}
+		v.accepted(row, r, flags)
 	}
 	return true
+}
+
+// accepted ends r, all of which the kernel's queue has done.
+func (v *file) accepted(row *Row, r *Request, flags int) {
+	switch {
+	case r.Op == OpRead:
+		v.finishIn(row, r, nil)
+	case r.FUA && flags == 0 || !v.commits.answers(r):
+		v.pool.Submit(r) // to be made durable
+	default:
+		v.finishIn(row, r, nil)
+		v.commits.answered()
+	}
 }
 
 // refused ends a request that failed, or passes it to a worker if the system only declined to do it asynchronously.

@@ -13,6 +13,9 @@ type commits struct {
 	failures atomic.Uint32 // syncs that failed
 	epoch    atomic.Uint32 // failures, and flushes that reported one
 
+	answering atomic.Int32 // writes that are answered, since no sync had failed
+	straggler atomic.Bool  // one of them may be of before the last failure
+
 	mu   sync.Mutex
 	last error // of the sync that failed last
 	owed bool  // a flush has yet to report it
@@ -21,12 +24,37 @@ type commits struct {
 
 // begin records that r is submitted.
 func (c *commits) begin(r *Request) {
-	if r.Op == OpFlush {
-		r.mark = c.epoch.Load()
-	} else {
+	if r.Op != OpFlush {
 		r.mark = c.failures.Load()
+		return
+	}
+	r.mark = c.epoch.Load()
+	if c.straggler.Load() && c.straggles() {
+		r.mark-- // it doesn't cover all that the failure concerns
 	}
 }
+
+// straggles reports whether a write may still be answered as if the last sync that failed had not.
+func (c *commits) straggles() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.straggler.Store(c.answering.Load() != 0)
+	return c.straggler.Load()
+}
+
+// answers returns true if r, a write that the system has accepted, may be answered: the caller does so, and then calls
+// answered. A sync that fails between is reported to a flush that is submitted after both. If answers returns false, r
+// must join.
+func (c *commits) answers(r *Request) bool {
+	c.answering.Add(1)
+	if c.late(r) {
+		c.answered()
+		return false
+	}
+	return true
+}
+
+func (c *commits) answered() { c.answering.Add(-1) }
 
 // late reports whether a sync has failed since r was submitted, and so may have lost a part of what r wrote. A flush
 // may already have reported that failure, and the next flush would promise data that isn't there: so r has to join, and
@@ -40,6 +68,7 @@ func (c *commits) fail(err error) {
 	defer c.mu.Unlock()
 	c.last, c.owed, c.told = err, true, false
 	c.failures.Add(1)
+	c.straggler.Store(c.answering.Load() != 0)
 	c.epoch.Add(1)
 }
 
@@ -64,8 +93,8 @@ func (c *commits) end(sync func() error) error {
 //
 // A failed write-back may have been that of any write that the system had accepted by then, and its error is reported
 // only to the sync that met it. So a write fails if any sync failed since it was submitted. Flushes fail until the
-// failure has been reported to one that was submitted after it, since that flush covers all such writes; those
-// submitted before it was reported fail, too.
+// failure has been reported to one that was submitted after it, and after the writes that were being answered, since
+// that flush covers all such writes; those submitted before it was reported fail, too.
 func (c *commits) run(r *Request, sync func() error, done func(*Request, error)) {
 	c.group.Run(r, func() error {
 		c.settle()

@@ -3,11 +3,13 @@ package blockdev
 import (
 	"errors"
 	"math/rand/v2"
+	"runtime"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/ncw/directio"
 	"golang.org/x/sys/unix"
 
 	"github.com/nvme-anywhere/nvmeof/internal/crash"
@@ -229,6 +231,57 @@ func TestWritesLostMeanwhile(t *testing.T) {
 		}
 		if err := l.flush(); err != nil {
 			t.Errorf("%+v: a flush afterwards: %v", x, err)
+		}
+		v.writer = w
+	}
+}
+
+// TestLossWhileAnswered: a flush fails that is submitted after a write was answered whose data the system lost, even if
+// two others have failed before, while it was answered: neither promised anything about that write.
+func TestLossWhileAnswered(t *testing.T) {
+	for _, x := range []struct {
+		op     Op
+		mode   IOMode
+		writer bool // as with a file, but not with a device
+		skip   int  // bytes of the buffer; 1 with direct I/O is for a worker
+	}{
+		{op: OpWrite, mode: IOBuffered, writer: true}, {op: OpWrite, mode: IOBuffered}, {op: OpWriteZeroes, mode: IOBuffered},
+		{op: OpWrite, mode: IODirect}, {op: OpWrite, mode: IODirect, skip: 1},
+	} {
+		v := openInternal(t, x.mode)
+		l := &lossy{storage: v.store, lost: true}
+		l.flush = func() error { // in this goroutine: a worker that answers does what is submitted meanwhile
+			r := &Request{Op: OpFlush, Complete: func(*Request) {}, lane: v.lanes.enter()}
+			v.commits.begin(r)
+			v.commit(r)
+			return r.Err
+		}
+		w := v.writer
+		if v.store = l; !x.writer {
+			v.writer = nil
+		}
+		r := &Request{Op: x.op, Length: 4096}
+		if x.op == OpWrite {
+			r.Bufs = [][]byte{directio.AlignedBlock(8192)[x.skip:][:4096]}
+		}
+		answered := make(chan error)
+		r.Complete = func(r *Request) {
+			l.lost = false
+			l.forget()
+			answered <- r.Err
+		}
+		v.Submit(r)
+		if err := <-answered; err != nil || !errors.Is(l.told, unix.EIO) {
+			t.Errorf("%+v: %v; flushes meanwhile were told %v", x, err, l.told)
+		}
+		for v.commits.answering.Load() > 0 {
+			runtime.Gosched()
+		}
+		if err := l.flush(); !errors.Is(err, unix.EIO) {
+			t.Errorf("%+v: the first flush afterwards: %v", x, err)
+		}
+		if err := l.flush(); err != nil {
+			t.Errorf("%+v: the second: %v", x, err)
 		}
 		v.writer = w
 	}

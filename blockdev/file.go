@@ -196,8 +196,10 @@ func (v *file) run(w *scratch, r *Request) {
 		err = v.writeZeroes(w, r)
 	}
 	v.ranges.unlock(r)
-	if r.writes() {
-		durable = durable && !v.commits.late(r)
+	if err == nil && durable && r.writes() {
+		if durable = v.commits.answers(r); durable {
+			defer v.commits.answered()
+		}
 	}
 	if err != nil || durable {
 		err = v.explain(r, err)

@@ -217,11 +217,15 @@ func (w *writer) transfer() {
 func (w *writer) answer() {
 	w.late = w.late[:0]
 	for _, d := range w.done {
-		if d.err == nil && w.v.commits.late(d.r) {
+		switch {
+		case d.err != nil:
+			w.v.finishIn(&w.row, d.r, d.err)
+		case w.v.commits.answers(d.r):
+			w.v.finishIn(&w.row, d.r, nil)
+			w.v.commits.answered()
+		default:
 			w.late = append(w.late, d.r)
-			continue
 		}
-		w.v.finishIn(&w.row, d.r, d.err)
 	}
 	w.row.End()
 }
