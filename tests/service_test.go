@@ -94,7 +94,9 @@ func TestStopDrains(t *testing.T) {
 func TestStopLimit(t *testing.T) {
 	t.Parallel()
 	for _, again := range []bool{false, true} {
-		tgt := startTarget(t, "--volume", "freeze:1ms+12s:mem:16MiB", "--metrics", "127.0.0.1:0", "--drain-timeout", map[bool]string{false: "1s", true: "1m"}[again])
+		tgt := startTarget(t, "--volume", "freeze:manual:mem:16MiB", "--metrics", "127.0.0.1:0", "--drain-timeout", map[bool]string{false: "1s", true: "1m"}[again])
+		tgt.signal(syscall.SIGUSR1)
+		waitText(t, &tgt.stderr, "frozen=true")
 		host := tgt.startInit(t, "tcp", "read", "--nsid", "1", "--length", "4k", "--output", "/dev/null")
 		tgt.hasRead(t)
 		tgt.signal(syscall.SIGTERM)
@@ -102,6 +104,8 @@ func TestStopLimit(t *testing.T) {
 			waitText(t, &tgt.stderr, "msg=draining")
 			tgt.signal(syscall.SIGTERM)
 		}
+		waitText(t, &tgt.stderr, "reason=\"target is draining\"") // then the command is cut off
+		tgt.signal(syscall.SIGUSR1)
 		if code := tgt.wait(t, 30*time.Second); code != 0 {
 			t.Errorf("exit code %d", code)
 		}
