@@ -80,6 +80,9 @@ func openOrCreate(path string, o *Options) (f *os.File, created bool, err error)
 	case errors.Is(err, fs.ErrNotExist) && leadsNowhere(path) != "":
 	case errors.Is(err, fs.ErrNotExist) && o.Size > 0 && !o.ReadOnly:
 		f, err = os.OpenFile(path, flag|os.O_CREATE|os.O_EXCL, 0o600)
+		if errors.Is(err, fs.ErrExist) {
+			return openOrCreate(path, o) // somebody has created it just now, and most likely holds its lock
+		}
 		created = err == nil
 	}
 	if err != nil {

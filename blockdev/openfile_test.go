@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -121,5 +122,33 @@ func TestOpenLinkToNothing(t *testing.T) {
 	}
 	if err := tryOpen(t, link, blockdev.Options{}); err != nil {
 		t.Errorf("a link that leads to a file: %v", err)
+	}
+}
+
+// TestTwoCreators: of two who create a file at the same moment one has it, and the other is told that it is in use.
+func TestTwoCreators(t *testing.T) {
+	for i := range 50 {
+		path := filepath.Join(t.TempDir(), "v")
+		var vols [2]blockdev.Volume
+		var errs [2]error
+		var both sync.WaitGroup
+		for j := range 2 {
+			both.Go(func() {
+				vols[j], errs[j] = blockdev.OpenFile(path, blockdev.Options{Size: 1 << 20, IO: blockdev.IOBuffered})
+			})
+		}
+		both.Wait()
+		opened := 0
+		for j, v := range vols {
+			if v != nil {
+				opened++
+				v.Close()
+			} else if !errors.Is(errs[j], blockdev.ErrBusy) {
+				t.Fatalf("attempt %d: %v", i, errs[j])
+			}
+		}
+		if opened > 1 {
+			t.Fatalf("attempt %d: %d have it", i, opened)
+		}
 	}
 }
