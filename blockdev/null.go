@@ -62,6 +62,10 @@ func (v *null) View(segs []Segment, offset, length int64) ([]Segment, ViewToken,
 		v.life.Leave()
 		return segs, 0, err
 	}
+	if length > MaxSegments*nullRegion {
+		v.life.Leave()
+		return segs, 0, ErrView
+	}
 	for length > 0 {
 		n := min(length, nullRegion)
 		segs = append(segs, Segment{Region: v.region[0], Bytes: v.zeroes[:n:n]})

@@ -1,6 +1,7 @@
 package blockdev_test
 
 import (
+	"errors"
 	"path/filepath"
 	"testing"
 
@@ -127,4 +128,23 @@ func TestRegister(t *testing.T) {
 	second()
 	round(mem[512<<10:640<<10], 0, 101)
 	g.Register(nil)()
+}
+
+// TestNullViews: a view of a null volume, too, has no more pieces than a transport counts on.
+func TestNullViews(t *testing.T) {
+	v, err := blockdev.NewNull(blockdev.Options{Size: 1 << 40})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer v.Close()
+	m := v.(blockdev.Memory)
+	const most = blockdev.MaxSegments * 2 << 20
+	segs, token, err := m.View(nil, 0, most)
+	if err != nil || len(segs) != blockdev.MaxSegments {
+		t.Fatalf("%d pieces, %v", len(segs), err)
+	}
+	m.Release(token)
+	if segs, _, err := m.View(nil, 0, most+4096); !errors.Is(err, blockdev.ErrBusy) || len(segs) > 0 {
+		t.Errorf("%d pieces, %v; want %v", len(segs), err, blockdev.ErrBusy)
+	}
 }
