@@ -62,9 +62,8 @@ type waiter[R any] struct {
 	number uint64
 }
 
-// NewPool returns a pool of a's memory in which a peer holds at most limit bytes, or one buffer that is larger; only if
-// several of its connections allocate at the same moment may they together take more. grant is called, without locks
-// held, with the memory for a request that had to wait.
+// NewPool returns a pool of a's memory in which a peer holds at most limit bytes, or one buffer that is larger. grant is
+// called, without locks held, with the memory for a request that had to wait.
 func NewPool[R any](a *Arena, limit int64, grant func(r R, b []byte)) *Pool[R] {
 	p := &Pool[R]{
 		arena: a, limit: limit, grant: grant,
@@ -145,10 +144,10 @@ func (s *Share[R]) lineUp() {
 }
 
 // fits reports whether n more bytes are within the share.
-func (s *Share[R]) fits(n int) bool {
-	held := s.held.Load()
-	return held == 0 || held+int64(n) <= s.pool.limit
-}
+func (s *Share[R]) fits(n int) bool { return s.within(s.held.Load(), n) }
+
+// within reports whether n more bytes are within the share if it holds some.
+func (s *Share[R]) within(held int64, n int) bool { return held == 0 || held+int64(n) <= s.pool.limit }
 
 // try allocates free memory, within the share.
 func (s *Share[R]) try(n int) []byte {
@@ -156,10 +155,17 @@ func (s *Share[R]) try(n int) []byte {
 		return nil
 	}
 	b := s.pool.arena.Alloc(n)
-	if b != nil {
-		s.held.Add(int64(n))
+	for b != nil {
+		held := s.held.Load()
+		if !s.within(held, n) { // another connection was faster, and will serve others when it frees what it has
+			s.pool.arena.Free(b)
+			return nil
+		}
+		if s.held.CompareAndSwap(held, held+int64(n)) {
+			return b
+		}
 	}
-	return b
+	return nil
 }
 
 // Free returns memory from Alloc or grant, and serves waiting requests.
@@ -200,7 +206,7 @@ func (p *Pool[R]) next() (r R, b []byte) {
 			s.left(1)
 			return w.r, b
 		}
-		if p.save() {
+		if s.fits(w.n) && p.save() { // and its share isn't used up since
 			return r, nil
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"net/netip"
+	"runtime"
 	"slices"
 	"sync"
 	"testing"
@@ -356,4 +357,31 @@ func TestPoolForgetsNobody(t *testing.T) {
 			t.Fatalf("step %d: %v is to be served first, want %v", i, first.addr, p.oldestFor(math.MaxInt).addr)
 		}
 	}
+}
+
+// Two connections of a peer that allocate at the same moment don't together take more than its share.
+func TestPoolShareOfTwo(t *testing.T) {
+	p, granted, bufs := newTestPool(t, poolSize/4)
+	s := p.Join(greedy)
+	allocated := make(chan []byte, 2)
+	p.arena.mu.Lock() // so that both wait there for their memory
+	for i := range 2 {
+		go func() { allocated <- s.Alloc(poolSize/4, fmt.Sprint(i)) }()
+	}
+	for range 10_000 {
+		runtime.Gosched()
+	}
+	p.arena.mu.Unlock()
+	one, two := <-allocated, <-allocated
+	if (one == nil) == (two == nil) {
+		t.Fatalf("they have %d and %d bytes, the share is %d", len(one), len(two), poolSize/4)
+	}
+	if one == nil {
+		one = two
+	}
+	s.Free(one)
+	if len(*granted) != 1 {
+		t.Fatalf("%q were served afterwards, want the other", *granted)
+	}
+	s.Free(bufs[(*granted)[0]])
 }
