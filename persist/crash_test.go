@@ -466,6 +466,9 @@ func TestCrashesAreCaught(t *testing.T) {
 		{"map before data", msync, memFaults{mapFirst: true}},
 	} {
 		t.Run(x.kind.name+"/"+x.name, func(t *testing.T) {
+			if x.kind.explore(t, x.faults) == nil {
+				t.Error("short histories noticed nothing")
+			}
 			for seed := range uint64(20) {
 				if _, err := x.kind.run(t, seed, simPoints, x.faults); err != nil {
 					t.Logf("seed %d: %v", seed, err)

@@ -166,3 +166,24 @@ func TestLedger(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// Each finds every content: of each unit any version, and of a group none, the first half, or all.
+func TestEach(t *testing.T) {
+	m := NewMedium(48, 8)
+	for at, versions := range []string{"a", "bc", "", "d", "e"} {
+		for _, v := range versions {
+			m.WriteAt([]byte{byte(v)}, int64(at*8))
+		}
+	}
+	var found []string
+	m.Each(func(off int64) int { return int(off / 24) }, func(b []byte) {
+		found = append(found, string([]byte{b[0] + '0', b[8] + '0', b[24] + '0', b[32] + '0'}))
+	})
+	slices.Sort(found)
+	if want := 2 * 3 * 3; len(found) != want || len(slices.Compact(found)) != want {
+		t.Errorf("found %q, want %d different ones", found, want)
+	}
+	if m.Pending() != 4 {
+		t.Errorf("%d units are pending afterwards", m.Pending())
+	}
+}

@@ -185,3 +185,46 @@ func (m *Medium) Crash(rnd *rand.Rand) []byte {
 	}
 	return state
 }
+
+// Each calls do with every content that the medium may have if the power fails now. Units of a group share their fate:
+// none is kept, or the last version of the first half of them, or of all; group returns 0 for a unit, at a byte, that is
+// in no group. do must not keep the content.
+func (m *Medium) Each(group func(off int64) int, do func(content []byte)) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	state := slices.Clone(m.durable)
+	next := func() { do(state) }
+	groups := map[int][]int64{}
+	for _, u := range slices.Sorted(maps.Keys(m.pending)) {
+		if g := group(u * m.unit); g > 0 {
+			groups[g] = append(groups[g], u)
+			continue
+		}
+		versions, others := m.pending[u].versions, next
+		next = func() {
+			others()
+			for _, v := range versions {
+				copy(state[u*m.unit:], v)
+				others()
+			}
+			copy(state[u*m.unit:], m.durable[u*m.unit:(u+1)*m.unit])
+		}
+	}
+	for _, units := range groups {
+		others := next
+		next = func() {
+			others()
+			for i, u := range units {
+				versions := m.pending[u].versions
+				copy(state[u*m.unit:], versions[len(versions)-1])
+				if i == (len(units)-1)/2 || i == len(units)-1 {
+					others()
+				}
+			}
+			for _, u := range units {
+				copy(state[u*m.unit:], m.durable[u*m.unit:(u+1)*m.unit])
+			}
+		}
+	}
+	next()
+}
