@@ -91,5 +91,5 @@ func (r *Request) changes() bool { return r.Op != OpRead && r.Op != OpFlush }
 // unwanted reports whether r is no longer wanted. What has begun, and has its range, is finished nevertheless: a block of
 // it may be half written, and nobody else has written there since.
 func (r *Request) unwanted() bool {
-	return r.Unwanted != nil && !(r.locked && r.done > 0) && r.Unwanted()
+	return r.Unwanted != nil && (!r.locked || r.done == 0) && r.Unwanted()
 }
