@@ -6,7 +6,7 @@
 //
 // # What a sender may rely on
 //
-// The socket is bound to one address, unconnected, and never fragments (IP_PMTUDISC_DO). So Linux sets Don't Fragment
+// The socket is bound to one address, unconnected, and never fragments (IP_PMTUDISC_PROBE). So Linux sets Don't Fragment
 // and Identification 0 in the IPv4 header of a datagram that is sent alone, and Identification 0, 1, 2 … in those of a
 // Train. A protocol whose checksum covers these fields, as RoCEv2's ICRC does, computes it for exactly these values.
 // Network cards that segment UDP themselves may number differently; for such hardware turn tx-udp-segmentation off, or

@@ -67,15 +67,17 @@ type option struct {
 }
 
 func (c *conn) setOptions(v4 bool) error {
+	// Packets never fragment, and are as long as the interface allows, whatever ICMP says of the path: anybody can forge
+	// that for UDP, and no packet of a connection, whose length is fixed, would leave any more.
 	opts := []option{
-		{"IP_MTU_DISCOVER", unix.IPPROTO_IP, unix.IP_MTU_DISCOVER, unix.IP_PMTUDISC_DO, "Linux 2.2"},
+		{"IP_MTU_DISCOVER", unix.IPPROTO_IP, unix.IP_MTU_DISCOVER, unix.IP_PMTUDISC_PROBE, "Linux 2.6.22"},
 		{"IP_RECVTOS", unix.IPPROTO_IP, unix.IP_RECVTOS, 1, "Linux 2.2"},
 		{"IP_TOS", unix.IPPROTO_IP, unix.IP_TOS, int(c.cfg.TrafficClass), "Linux 2.2"},
 	}
 	if !v4 {
 		opts = []option{
 			{"IPV6_V6ONLY", unix.IPPROTO_IPV6, unix.IPV6_V6ONLY, 1, "Linux 2.4"},
-			{"IPV6_MTU_DISCOVER", unix.IPPROTO_IPV6, unix.IPV6_MTU_DISCOVER, unix.IPV6_PMTUDISC_DO, "Linux 2.2"},
+			{"IPV6_MTU_DISCOVER", unix.IPPROTO_IPV6, unix.IPV6_MTU_DISCOVER, unix.IPV6_PMTUDISC_PROBE, "Linux 2.6.22"},
 			{"IPV6_DONTFRAG", unix.IPPROTO_IPV6, unix.IPV6_DONTFRAG, 1, "Linux 2.6.35"},
 			{"IPV6_RECVTCLASS", unix.IPPROTO_IPV6, unix.IPV6_RECVTCLASS, 1, "Linux 2.6.14"},
 			{"IPV6_TCLASS", unix.IPPROTO_IPV6, unix.IPV6_TCLASS, int(c.cfg.TrafficClass), "Linux 2.6.14"},

@@ -81,7 +81,8 @@ func TestLocalButRouted(t *testing.T) {
 	wantLocal(t, own, 0, false, false)
 }
 
-// TestPathMTU: the MTU of a path is the current one of its interface, unless a route or a router says less.
+// TestPathMTU: the MTU of a path is the current one of its interface, unless a route or a router says less. A socket
+// doesn't take a router's word for it.
 func TestPathMTU(t *testing.T) {
 	if !inNetns(t) {
 		return
@@ -113,6 +114,12 @@ func TestPathMTU(t *testing.T) {
 	}
 	soon.Until(func() bool { mtu, _ := PathMTU(own, beyond); return mtu == 1400 })
 	want("after ICMP", beyond, 1400)
+	// Somebody else may have forged that: the socket sends what it sent before.
+	if n, err := c.Send([]Train{trainOf(beyond, pattern(2000, 1), 2000)}); n != 1 || err != nil || c.Counters().TxDrops.Load() != 0 {
+		t.Errorf("after ICMP: took %d, %v; %d dropped", n, err, c.Counters().TxDrops.Load())
+	} else if p := w.udpPacket(t); len(p) != 2028 {
+		t.Errorf("after ICMP a packet of %d bytes left", len(p))
+	}
 	addresses(t, "link set wire0 mtu 1300")
 	want("lowered", neighbor, 1300)
 	addresses(t, "route del default", "link set wire0 down")

@@ -29,7 +29,7 @@
 //
 // Over IPv4 the ICRC covers the Identification, which a UDP socket can neither set nor read.
 //
-// Linux gives a datagram from an unconnected socket with IP_PMTUDISC_DO the Identification 0, and those of a segmented
+// Linux gives a datagram from an unconnected socket with IP_PMTUDISC_PROBE the Identification 0, and those of a segmented
 // train 0, 1, 2 and so on: a sender computes ICRCs for these.
 //
 // A receiver expects the same from a sender like that: the index in the train that the kernel coalesced. If that is
