@@ -24,7 +24,7 @@ const (
 
 // Found is what Crawl found.
 type Found struct {
-	// Entries are the entries of NVM subsystems, each once.
+	// Entries are the entries of NVM subsystems, each once, and up to as many as one discovery log may have.
 	Entries []nvme.DiscoveryEntry
 	// Services are the discovery controllers that answered, the first one first.
 	Services []Config
@@ -79,12 +79,16 @@ func discoverAll(ctx context.Context, asked []Config) ([]*DiscoveryLog, []error)
 // follow records the log of a service, and returns the services that it refers to and that should be asked.
 func (f *Found) follow(log *DiscoveryLog, by *Config, known map[place]bool, reach Reach) (ask []Config) {
 	for i := range log.Entries {
+		if len(f.Entries) == maxDiscoveryEntries {
+			f.unreached(fmt.Errorf("nvme: discovery: %w: there are more than %d entries, and the rest is left out", ErrController, maxDiscoveryEntries))
+			return nil
+		}
 		putZone(&log.Entries[i], by.Remote.Addr().Zone())
 		next, err := f.take(&log.Entries[i], known, reach)
 		if err != nil {
 			f.unreached(err)
 		}
-		if next != nil && len(known) <= maxServices+len(f.Entries) {
+		if next != nil {
 			ask = append(ask, *next)
 		}
 	}
@@ -111,7 +115,8 @@ func (f *Found) take(e *nvme.DiscoveryEntry, known map[place]bool, reach Reach) 
 	}
 	// A referral may name a discovery service by its well-known name or by one of its own.
 	p := placeOf(&cfg)
-	if known[p] {
+	services := len(known) - len(f.Entries)
+	if known[p] || e.SUBTYPE == nvme.SubsystemReferral && services == maxServices {
 		return nil, nil
 	}
 	known[p] = true

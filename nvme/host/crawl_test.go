@@ -179,3 +179,29 @@ func TestCrawlSilence(t *testing.T) {
 		}
 	})
 }
+
+// TestCrawlEndless: services that list more and more subsystems, and refer to more and more services, make the host
+// remember no more entries than one log may have, and ask no more services than usual.
+func TestCrawlEndless(t *testing.T) {
+	tr := newFakeTarget()
+	reach := func(e *nvme.DiscoveryEntry) (Config, error) {
+		addr, err := EntryAddr(e)
+		return Config{Transport: tr, Remote: addr, SubNQN: e.NQN()}, err
+	}
+	found, known := &Found{}, map[place]bool{{}: true}
+	ask := 1
+	for service := range 3 {
+		log := &DiscoveryLog{}
+		for i := range maxDiscoveryEntries / 2 {
+			nqn := testNQN + strconv.Itoa(service*maxDiscoveryEntries+i)
+			log.Entries = append(log.Entries, crawlEntry(nvme.SubsystemNVM, nvme.TransportTCP, nqn, 1), crawlEntry(nvme.SubsystemReferral, nvme.TransportTCP, nqn, 2))
+		}
+		ask += len(found.follow(log, &Config{}, known, reach))
+	}
+	if len(found.Entries) != maxDiscoveryEntries || len(known) != maxServices+maxDiscoveryEntries || ask != maxServices {
+		t.Errorf("%d entries, %d places, %d services to ask", len(found.Entries), len(known), ask)
+	}
+	if len(found.Unreached) == 0 || !errors.Is(found.Unreached[0], ErrController) {
+		t.Errorf("unreached: %v", errors.Join(found.Unreached...))
+	}
+}
