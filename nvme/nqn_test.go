@@ -85,6 +85,7 @@ func TestTextHarmless(t *testing.T) {
 		"disk \x1b]0;gotcha\a  \x00\x1b": "disk ?]0;gotcha?",
 		"a\r\nb\x7f":                     "a??b?",
 		"\x9b2J\u009b2J":                 "?2J?2J",
+		"a\u202eb\u2066c\u200bd\u2028e":  "a?b?c?d?e",
 		"nqn.2026-11.org.example:größe":  "nqn.2026-11.org.example:größe",
 	} {
 		if got := Text([]byte(field)); got != want {

@@ -23,14 +23,15 @@ func PutPadded(dst []byte, s string) {
 	}
 }
 
-// Text returns the string in a fixed field, whether padded with spaces or ended by NUL. Control characters, which no such
-// field may contain, and invalid UTF-8 become '?': the text may be shown on a terminal, which they would control.
+// Text returns the string in a fixed field, whether padded with spaces or ended by NUL. What has no shape, such as control
+// characters and those that reorder or hide others, and invalid UTF-8 become '?': the text may be shown on a terminal,
+// which they would control, or be mistaken for another.
 func Text(b []byte) string {
 	if i := bytes.IndexByte(b, 0); i >= 0 {
 		b = b[:i]
 	}
 	harmless := func(r rune) rune {
-		if unicode.IsControl(r) || r == utf8.RuneError {
+		if !unicode.IsGraphic(r) || r == utf8.RuneError {
 			return '?'
 		}
 		return r

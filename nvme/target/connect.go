@@ -129,7 +129,7 @@ func (t *Target) find(d *nvme.ConnectData) (*Subsystem, *refusal) {
 // not NQNs, or have none: spdk_nvme_perf has none unless it is given one. If any host may connect, those without a name
 // may as well, and count as one.
 func printable(nqn string) bool {
-	return utf8.ValidString(nqn) && !strings.ContainsFunc(nqn, unicode.IsControl)
+	return utf8.ValidString(nqn) && !strings.ContainsFunc(nqn, func(r rune) bool { return !unicode.IsGraphic(r) })
 }
 
 // queueSize returns the size of the queue that Connect asks for, in entries.

@@ -106,6 +106,7 @@ func TestConnectRefused(t *testing.T) {
 		{"endless subsystem name", func(_ *nvme.Command, d []byte) { setName(d, 256, strings.Repeat("n", 256)) }, nil, connectInvalid, nvme.InvalidData(256)},
 		{"no host name where it decides", func(_ *nvme.Command, d []byte) { setName(d, 256, closedNQN); setName(d, 512, "") }, nil, nvme.StatusConnectInvalidHost | dnr, 0},
 		{"host name that can't be printed", func(_ *nvme.Command, d []byte) { setName(d, 512, "nqn.\xff") }, nil, connectInvalid, nvme.InvalidData(512)},
+		{"host name that reorders what is printed", func(_ *nvme.Command, d []byte) { setName(d, 512, "nqn.\u202e") }, nil, connectInvalid, nvme.InvalidData(512)},
 		{"host name with a line break", func(_ *nvme.Command, d []byte) { setName(d, 512, "nqn.\n") }, nil, connectInvalid, nvme.InvalidData(512)},
 		{"endless host name", func(_ *nvme.Command, d []byte) { setName(d, 512, strings.Repeat("n", 256)) }, nil, connectInvalid, nvme.InvalidData(512)},
 		{"host not allowed", func(_ *nvme.Command, d []byte) { setName(d, 256, closedNQN) }, nil, nvme.StatusConnectInvalidHost | dnr, 0},
