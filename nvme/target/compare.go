@@ -14,6 +14,10 @@ import (
 // pieceSize is the size of a piece, in bytes, unless a block is larger.
 const pieceSize = 16 << 10
 
+// verifyLimit is VSL: a Verify covers 2^8 pages, 1 MiB, as a Read may by default. It moves no data, so that nothing else
+// bounds what a host can have read at once while those that share its RNIC wait.
+const verifyLimit = 8
+
 func (r *Request) compare() {
 	r.engine.kind = opCompare
 	if !r.namespace() || !r.blocks(blockdev.OpRead) || !r.transfer() {
@@ -36,6 +40,10 @@ func (r *Request) verify() {
 	}
 	if r.Cmd.IOControl()&nvme.ControlPRACT != 0 { // even without protection information
 		r.fail(nvme.StatusInvalidField, offPRACT)
+		return
+	}
+	if e.io.Length > nvme.PageSize<<verifyLimit {
+		r.fail(nvme.StatusInvalidField, offCDW12)
 		return
 	}
 	e.bytes = int(e.io.Length)

@@ -139,7 +139,7 @@ func (c *controller) identifyCommandSet(cns nvme.CNS, csi nvme.CSI, nsid uint32)
 	case csi != nvme.CSINVM:
 		return nil, nvme.StatusInvalidField, offCSI
 	case cns == nvme.CNSCommandSetController:
-		var p nvme.IdentifyControllerNVM // no limits except those of every command
+		p := nvme.IdentifyControllerNVM{VSL: verifyLimit} // other limits are those of every command
 		return p.AppendTo(nil), 0, 0
 	case nsid == nvme.NSIDAll && cns == nvme.CNSCommandSetNamespace && c.sub.managed != nil: // what all namespaces have in common
 	case nsid == 0 || nsid > c.sub.nn():

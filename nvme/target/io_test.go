@@ -184,7 +184,7 @@ func TestRangesCounted(t *testing.T) {
 	}
 }
 
-// TestMaxTransfer: MDTS bounds commands that move data, and only those.
+// TestMaxTransfer: MDTS bounds commands that move data, and only those; VSL bounds Verify, which reads data.
 func TestMaxTransfer(t *testing.T) {
 	v := newTestVolume(4<<20, 512)
 	s := connect(t, newTarget(t, v), testNQN)
@@ -195,7 +195,8 @@ func TestMaxTransfer(t *testing.T) {
 	s.io.fails(ioCommand(nvme.OpWrite, 0, 2049, 0), data, nvme.StatusInvalidField|dnr)
 	s.io.fails(ioCommand(nvme.OpRead, 0, 2049, 0), data, nvme.StatusInvalidField|dnr)
 	s.io.must(ioCommand(nvme.OpWriteZeroes, 0, 8192, 0), nil)
-	s.io.must(ioCommand(nvme.OpVerify, 0, 8192, 0), nil)
+	s.io.must(ioCommand(nvme.OpVerify, 0, 2048, 0), nil)
+	s.io.fails(ioCommand(nvme.OpVerify, 0, 2049, 0), nil, nvme.StatusInvalidField|dnr)
 }
 
 // TestVolumeErrors: each kind of failure has its status.
