@@ -62,7 +62,9 @@ func TestService(t *testing.T) {
 	if said := m.expect("STOPPING=1"); !strings.Contains(said, "EXTEND_TIMEOUT_USEC=13000000") {
 		t.Errorf("stopping: %q", said)
 	}
-	tgt.stop(t)
+	if code := tgt.wait(t, 15*time.Second); code != 0 { // not by stop: a second signal limits how long closing may take
+		t.Errorf("exit code %d: %s", code, tgt.stderr.String())
+	}
 }
 
 // A host that writes without pause loses nothing acknowledged when the target is told to stop, and its connection is
@@ -105,7 +107,14 @@ func TestStopLimit(t *testing.T) {
 			tgt.signal(syscall.SIGTERM)
 		}
 		waitText(t, &tgt.stderr, "reason=\"target is draining\"") // then the command is cut off
-		tgt.signal(syscall.SIGUSR1)
+		eventually(t, cliTimeout, "everything but the volume is closed", func() bool {
+			c, err := net.Dial("tcp", tgt.remote().String())
+			if err == nil {
+				c.Close()
+			}
+			return err != nil
+		})
+		tgt.signal(syscall.SIGUSR1) // it is waited for, and thawed
 		if code := tgt.wait(t, 30*time.Second); code != 0 {
 			t.Errorf("exit code %d", code)
 		}

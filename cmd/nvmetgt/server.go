@@ -73,6 +73,7 @@ func start(cfg *config.Config, s *server) error {
 	s.drain = cfg.Drain()
 	s.cfg = cfg.Clone()
 	s.cfg.Listen, s.cfg.Subsystems, s.cfg.Discovery.Referrals = nil, nil, nil
+	closing := s.watchVolumes() // closed last
 	s.onClose(s.closeExports)
 	if err := s.openTarget(); err != nil {
 		return err
@@ -90,7 +91,7 @@ func start(cfg *config.Config, s *server) error {
 		}
 	}
 	s.patience, s.starting = changePatience, nil
-	s.watchVolumes()
+	s.onClose(func() error { closing(); return nil })
 	s.onClose(s.lastChange)
 	return nil
 }
@@ -255,7 +256,9 @@ func (s *server) closeExports() error {
 	var errs []error
 	for key, e := range s.exports {
 		errs = append(errs, e.close())
+		s.now.Lock() // a signal may still concern the others
 		delete(s.exports, key)
+		s.now.Unlock()
 	}
 	for nqn, d := range s.pools {
 		errs = append(errs, d.Close())

@@ -19,25 +19,26 @@ import (
 // sizeInterval is how often the sizes of volumes are queried.
 const sizeInterval = time.Second
 
-// watchVolumes watches the volumes until the server closes: it detects new sizes, and handles the signals for
-// wrappers.
-func (s *server) watchVolumes() {
-	ctx, cancel := context.WithCancel(context.Background())
-	var running sync.WaitGroup
-	running.Go(func() { s.watchSizes(ctx) })
-	// Register at once, so that an early signal doesn't end the program.
+// watchVolumes watches the volumes: it detects new sizes, and handles the signals for wrappers. That of freezing is
+// handled until everything else is closed, since that may wait for a frozen volume; closing ends the rest earlier.
+func (s *server) watchVolumes() (closing context.CancelFunc) {
+	closed, end := context.WithCancel(context.Background())
+	open, closing := context.WithCancel(closed)
 	freeze, scrub := make(chan os.Signal, 1), make(chan os.Signal, 1)
 	signal.Notify(freeze, unix.SIGUSR1)
 	signal.Notify(scrub, unix.SIGUSR2)
-	running.Go(func() { s.watchSignal(ctx, freeze, s.toggle) })
-	running.Go(func() { s.watchSignal(ctx, scrub, func(v blockdev.Volume) { s.scrub(ctx, v) }) })
+	var running sync.WaitGroup
+	running.Go(func() { s.watchSizes(open) })
+	running.Go(func() { s.watchSignal(closed, freeze, s.toggle) })
+	running.Go(func() { s.watchSignal(open, scrub, func(v blockdev.Volume) { s.scrub(open, v) }) })
 	s.onClose(func() error {
 		signal.Stop(freeze)
 		signal.Stop(scrub)
-		cancel()
+		end()
 		running.Wait()
 		return nil
 	})
+	return closing
 }
 
 // volumes returns the exported volumes, and those that were taken away and are not closed yet. Each may be closed
