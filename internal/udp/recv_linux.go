@@ -291,13 +291,14 @@ func (c *conn) source(n *rawName) netip.AddrPort {
 	return netip.AddrPortFrom(a, port)
 }
 
-// transient reports whether an error concerns only one datagram, often as an ICMP answer to one that we sent, and not
-// the socket.
+// transient reports whether an error concerns only one datagram, often as an ICMP answer to one that we sent, or only
+// this call, for lack of memory, and not the socket.
 func transient(errno unix.Errno) bool {
 	switch errno {
 	case unix.EINTR, unix.EAGAIN, unix.ECONNREFUSED, unix.ECONNRESET, unix.EHOSTUNREACH,
 		unix.EHOSTDOWN, unix.ENETUNREACH, unix.ENETDOWN, unix.ENONET, unix.EMSGSIZE,
-		unix.EPROTO, unix.ENOPROTOOPT, unix.EOPNOTSUPP, unix.EACCES, unix.EPERM:
+		unix.EPROTO, unix.ENOPROTOOPT, unix.EOPNOTSUPP, unix.EACCES, unix.EPERM,
+		unix.ENOMEM, unix.ENOBUFS:
 		return true
 	}
 	return false

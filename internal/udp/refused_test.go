@@ -36,6 +36,23 @@ func TestCallRefused(t *testing.T) {
 	}
 }
 
+// TestRecvShortOfMemory: the kernel's passing lack of memory fails no receive, which would end the RNIC.
+func TestRecvShortOfMemory(t *testing.T) {
+	for _, errno := range []unix.Errno{unix.ENOMEM, unix.ENOBUFS} {
+		t.Run(unix.ErrnoName(errno), func(t *testing.T) {
+			if !sandbox.Inside(t) {
+				return
+			}
+			a, b := listen(t, loop4, Config{}), listen(t, loop4, Config{})
+			failed := sandbox.FailOnce(t, unix.SYS_RECVMMSG, errno)
+			send(t, a, Train{Dst: b.LocalAddr(), Parts: [][]byte{{1}}, Bytes: 1})
+			if n, err := b.Recv(make([]Received, 1)); n != 1 || err != nil || !failed() {
+				t.Errorf("Recv returned %d, %v; a call had failed: %v", n, err, failed())
+			}
+		})
+	}
+}
+
 // TestFamilyRefused: where a family of addresses may not be used, as a unit's RestrictAddressFamilies= has it, the error
 // names that family.
 func TestFamilyRefused(t *testing.T) {
