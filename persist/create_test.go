@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -269,14 +270,15 @@ func TestIdentifier(t *testing.T) {
 func TestFormatNotDurable(t *testing.T) {
 	for _, c := range []struct {
 		name   string
+		step   string // named by the error
 		call   uint32
 		before int // how many calls succeed first
 		volume bool
 	}{
-		{"maps", unix.SYS_MSYNC, 0, false},
-		{"holes", unix.SYS_FDATASYNC, 0, false},
-		{"superblock", unix.SYS_MSYNC, 1, true},
-		{"file", unix.SYS_FDATASYNC, 1, true},
+		{"maps", "msync", unix.SYS_MSYNC, 0, false},
+		{"holes", "fdatasync", unix.SYS_FDATASYNC, 0, false},
+		{"superblock", "msync", unix.SYS_MSYNC, 1, true},
+		{"file", "fdatasync", unix.SYS_FDATASYNC, 1, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if !sandbox.Inside(t) {
@@ -287,7 +289,7 @@ func TestFormatNotDurable(t *testing.T) {
 				t.Fatal(err)
 			}
 			failed := sandbox.FailLater(t, c.call, unix.EIO, c.before)
-			if err := Format(path, 0); !failed() || !errors.Is(err, unix.EIO) {
+			if err := Format(path, 0); !failed() || !errors.Is(err, unix.EIO) || !strings.Contains(err.Error(), c.step+": ") {
 				t.Errorf("%v; refused: %v", err, failed())
 			}
 			if Holds(path) != c.volume {

@@ -118,7 +118,7 @@ func (m *mapping) resize(size int64, preallocate bool) (err error) {
 	if preallocate {
 		err = m.allocate(0, 0, size)
 	} else {
-		err = retry(func() error { return unix.Ftruncate(int(m.file.Fd()), size) })
+		err = retry("ftruncate", func() error { return unix.Ftruncate(int(m.file.Fd()), size) })
 	}
 	if err != nil {
 		return err
@@ -181,7 +181,7 @@ func syncBytes(b []byte) error {
 	at := uintptr(unsafe.Pointer(unsafe.SliceData(b)))
 	before := at & uintptr(os.Getpagesize()-1)
 	from := (*byte)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(b)), -int(before)))
-	return retry(func() error { return unix.Msync(unsafe.Slice(from, int(before)+len(b)), unix.MS_SYNC) })
+	return retry("msync", func() error { return unix.Msync(unsafe.Slice(from, int(before)+len(b)), unix.MS_SYNC) })
 }
 
 // syncFile makes the file's data durable, and the metadata needed to find it.
@@ -189,7 +189,7 @@ func (m *mapping) syncFile() error {
 	if m.file == nil {
 		return nil
 	}
-	return retry(func() error { return unix.Fdatasync(int(m.file.Fd())) })
+	return retry("fdatasync", func() error { return unix.Fdatasync(int(m.file.Fd())) })
 }
 
 // punch gives the space of a range back to the file system; it then reads as zeroes.
@@ -199,15 +199,15 @@ func (m *mapping) punch(off, n int64) error {
 
 // allocate is fallocate.
 func (m *mapping) allocate(mode uint32, off, n int64) error {
-	return retry(func() error { return unix.Fallocate(int(m.file.Fd()), mode, off, n) })
+	return retry("fallocate", func() error { return unix.Fallocate(int(m.file.Fd()), mode, off, n) })
 }
 
-// retry calls fn until it isn't interrupted by a signal: the Go runtime sends itself signals, and not every file system
-// (FUSE, NFS) restarts what they interrupt.
-func retry(fn func() error) error {
+// retry makes a system call until it isn't interrupted by a signal: the Go runtime sends itself signals, and not every
+// file system (FUSE, NFS) restarts what they interrupt. An error names the call.
+func retry(call string, fn func() error) error {
 	for {
 		if err := fn(); !errors.Is(err, unix.EINTR) {
-			return err
+			return os.NewSyscallError(call, err)
 		}
 	}
 }
