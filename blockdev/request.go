@@ -10,6 +10,7 @@ import (
 var (
 	errOp     = errors.New("unknown operation")
 	errLength = errors.New("length isn't the sum of the buffers'")
+	errNoLoan = errors.New("it has a loan, and isn't a write to a volume that lends memory")
 )
 
 // String returns the operation's name as it appears in errors.
@@ -44,7 +45,13 @@ func Check(info *Info, size int64, r *Request) error {
 	if err := CheckRange(info, size, r.Op, r.Offset, r.Length); err != nil {
 		return err
 	}
-	if r.Op <= OpWrite && r.Loan == 0 {
+	if r.Loan != 0 {
+		if r.Op != OpWrite || info.LoanUnit == 0 {
+			return info.Fail(r.Op, r.Offset, ErrInvalid, errNoLoan)
+		}
+		return nil
+	}
+	if r.Op <= OpWrite {
 		var sum int64
 		for _, b := range r.Bufs {
 			sum += int64(len(b))

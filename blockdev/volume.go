@@ -35,7 +35,7 @@ type Info struct {
 	AtomicBlocks int
 	// Discard: OpDiscard frees space. ZeroAfterDiscard: discarded blocks read as zeroes.
 	Discard, ZeroAfterDiscard bool
-	// LoanUnit: a Lender lends multiples of this many bytes; 0 means a block.
+	// LoanUnit: a Lender lends multiples of this many bytes; 0 if the volume lends nothing.
 	LoanUnit int
 }
 

@@ -70,7 +70,7 @@ func newAtomic(m *mapping, s *superblock, path string, readOnly bool, lines *lin
 	v := &atomicVolume{
 		info: blockdev.Info{
 			Kind: "pmem", Path: path, BlockSize: s.blockSize, PhysBlock: s.blockSize, Align: 1,
-			ReadOnly: readOnly, AtomicBlocks: 1, Discard: !readOnly, ZeroAfterDiscard: !readOnly,
+			ReadOnly: readOnly, AtomicBlocks: 1, Discard: !readOnly, ZeroAfterDiscard: !readOnly, LoanUnit: s.blockSize,
 		},
 		shift: uint(bits.TrailingZeros(uint(s.blockSize))),
 		salt:  s.salt(),

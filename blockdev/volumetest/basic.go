@@ -248,6 +248,12 @@ func testBadRequests(s *session) {
 			wantKind(s, fmt.Sprintf("%s of %d at %d", op, x.n, x.off), err, x.kind)
 		}
 	}
+	if _, lends := s.v.(blockdev.Lender); lends != (s.v.Info().LoanUnit > 0) {
+		s.Errorf("it lends: %v; LoanUnit %d", lends, s.v.Info().LoanUnit)
+	} else if !lends {
+		err := c.Do(blockdev.Request{Op: blockdev.OpWrite, Length: s.bs, Loan: 1})
+		wantKind(s, "a write of a loan that nobody gave", err, blockdev.ErrInvalid)
+	}
 	for _, r := range []*blockdev.Request{
 		{Op: 0, Length: s.bs},
 		{Op: 99, Length: s.bs},

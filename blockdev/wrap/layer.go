@@ -32,10 +32,10 @@ func newLayer(below blockdev.Volume, mode string, made, back func(*call)) layer 
 	}}
 }
 
-// Info returns the Info of the volume below, with the wrapper added to Mode.
+// Info returns the Info of the volume below, with the wrapper added to Mode. A wrapper lends nothing.
 func (l *layer) Info() blockdev.Info {
 	i := l.below.Info()
-	i.Mode = l.mode
+	i.Mode, i.LoanUnit = l.mode, 0
 	return i
 }
 
