@@ -2,7 +2,10 @@ package tcp
 
 import (
 	"errors"
+	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/nvme-anywhere/nvmeof/fabric/tcp/pdu"
 )
@@ -17,5 +20,17 @@ func TestErrors(t *testing.T) {
 	err = &ConnError{Stage: "receive", Err: &TerminatedError{FES: pdu.FESSequence}}
 	if !errors.Is(err, ErrTerminated) {
 		t.Errorf("%v", err)
+	}
+}
+
+// TestAcceptExplained: an error for lack of descriptors says which limit to raise: the process's or the system's.
+func TestAcceptExplained(t *testing.T) {
+	for errno, remedy := range map[unix.Errno]string{unix.EMFILE: "LimitNOFILE", unix.ENFILE: "fs.file-max"} {
+		if err := explained(errno); !errors.Is(err, errno) || !strings.Contains(err.Error(), remedy) {
+			t.Errorf("%v, want it to name %s", err, remedy)
+		}
+	}
+	if said := explained(unix.ENOMEM).Error(); said != unix.ENOMEM.Error() {
+		t.Error(said)
 	}
 }

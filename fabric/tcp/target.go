@@ -148,8 +148,11 @@ func (l *Listener) accept() {
 
 // explained adds to err what helps against it, if that is known.
 func explained(err error) error {
-	if errors.Is(err, unix.EMFILE) {
+	switch {
+	case errors.Is(err, unix.EMFILE):
 		return fmt.Errorf("%w: hosts wait until other connections end; raise the limit of open files (ulimit -n, or LimitNOFILE= of systemd)", err)
+	case errors.Is(err, unix.ENFILE):
+		return fmt.Errorf("%w: hosts wait until something here closes files; raise the system's limit (sysctl fs.file-max)", err)
 	}
 	return err
 }
