@@ -265,6 +265,20 @@ func TestChangeWithPipe(t *testing.T) {
 	}
 }
 
+// damageState damages what dir has of the only subsystem's last sanitize operation, and returns the file.
+func damageState(t *testing.T, dir string) string {
+	t.Helper()
+	saved, err := filepath.Glob(filepath.Join(dir, "events-*.state"))
+	if err != nil || len(saved) != 1 {
+		t.Fatalf("%v, %v", saved, err)
+	}
+	name := filepath.Join(dir, strings.Replace(filepath.Base(saved[0]), "events-", "sanitize-", 1))
+	if err := os.WriteFile(name, []byte("half a"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
 // TestDamagedState: a user who can't start a target because of its saved state is told where it is, and what to do.
 func TestDamagedState(t *testing.T) {
 	dir, at := t.TempDir(), freeEndpoint(t)
@@ -272,18 +286,12 @@ func TestDamagedState(t *testing.T) {
 		return &config.Config{State: dir, Subsystems: []config.Subsystem{{NQN: "nqn.2026-11.org.example:a"}}}
 	}
 	started(t, cfg(), at).close()
-	saved, err := filepath.Glob(filepath.Join(dir, "events-*.state"))
-	if err != nil || len(saved) != 1 {
-		t.Fatalf("%v, %v", saved, err)
-	}
-	if err := os.WriteFile(saved[0], []byte("half a"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	damaged := damageState(t, dir)
 	s := &server{log: slog.New(slog.DiscardHandler), mark: "--"}
 	defer s.close()
 	next := cfg()
 	next.Listen = []cli.Endpoint{at}
-	name := strings.TrimSuffix(filepath.Base(saved[0]), ".state")
+	name := strings.TrimSuffix(filepath.Base(damaged), ".state")
 	if err := start(next, s); err == nil || !strings.HasPrefix(err.Error(), "--state "+dir+": ") ||
 		!strings.Contains(err.Error(), name) || !strings.HasSuffix(err.Error(), "or move it away, and with it what it keeps") {
 		t.Error(err)
@@ -302,13 +310,7 @@ func TestFailedChange(t *testing.T) {
 		return c
 	}
 	started(t, cfg(broken), at).close()
-	saved, err := filepath.Glob(filepath.Join(dir, "events-*.state"))
-	if err != nil || len(saved) != 1 {
-		t.Fatalf("%v, %v", saved, err)
-	}
-	if err := os.WriteFile(saved[0], []byte("half a"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	damageState(t, dir)
 	s := started(t, cfg(nqn), at)
 	defer s.close()
 	_, tag := s.Config()

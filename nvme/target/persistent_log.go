@@ -1,6 +1,7 @@
 package target
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -46,21 +47,47 @@ func (s *Subsystem) loadEvents() error {
 	if s.t.store == nil {
 		return nil
 	}
-	l := &s.persistent
-	if err := s.loadState(stateEvents, &l.kept); err != nil {
+	kept, err := s.storedEvents()
+	if errors.Is(err, ErrState) {
+		err = s.setEventsAside(err)
+	}
+	if err != nil {
 		return err
 	}
-	if len(l.kept.Events) > maxPersistentEvents {
-		return s.stateError(stateEvents, fmt.Errorf("there are %d, at most %d", len(l.kept.Events), maxPersistentEvents))
-	}
-	for i := range l.kept.Events {
-		if n := len(l.kept.Events[i].Data); n > maxPersistentData {
-			return s.stateError(stateEvents, fmt.Errorf("event %d has %d bytes, at most %d", i, n, maxPersistentData))
-		}
-	}
-	l.kept.PowerCycles++
+	s.persistent.kept = kept
+	s.persistent.kept.PowerCycles++
 	s.noteReset(nil)
 	return nil
+}
+
+// storedEvents returns the log as it was saved.
+func (s *Subsystem) storedEvents() (kept savedEvents, err error) {
+	if err := s.loadState(stateEvents, &kept); err != nil {
+		return savedEvents{}, err
+	}
+	if len(kept.Events) > maxPersistentEvents {
+		return savedEvents{}, s.stateError(stateEvents, fmt.Errorf("there are %d, at most %d", len(kept.Events), maxPersistentEvents))
+	}
+	for i := range kept.Events {
+		if n := len(kept.Events[i].Data); n > maxPersistentData {
+			return savedEvents{}, s.stateError(stateEvents, fmt.Errorf("event %d has %d bytes, at most %d", i, n, maxPersistentData))
+		}
+	}
+	return kept, nil
+}
+
+// setEventsAside saves a log that can't be used under another name. It only tells what happened, and so, other than the
+// rest of the state, keeps nobody from the data.
+func (s *Subsystem) setEventsAside(why error) error {
+	name := s.stateName(stateEvents)
+	b, err := s.t.store.Load(name)
+	if err == nil {
+		err = s.t.store.Save(name+"-damaged", b)
+	}
+	if err == nil {
+		s.t.log.Error("the log of persistent events begins anew", "subsystem", s.nqn, "err", why, "kept", name+"-damaged")
+	}
+	return err
 }
 
 // noteReset enters that a controller was reset, or, with nil, that the subsystem was started.

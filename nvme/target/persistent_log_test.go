@@ -1,10 +1,14 @@
 package target
 
 import (
+	"bytes"
 	"encoding/binary"
+	"encoding/json"
 	"errors"
+	"log/slog"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -263,6 +267,32 @@ func TestPersistentEventsFull(t *testing.T) {
 	_, events := readEvents(s.admin, nvme.PersistentEstablish)
 	if len(before) != maxPersistentEvents || !reflect.DeepEqual(events, before) {
 		t.Errorf("%d events, the oldest %+v, before that %d, the oldest %+v", len(events), events[len(events)-1], len(before), before[len(before)-1])
+	}
+}
+
+// TestPersistentEventsDamaged: a log that can't be used keeps nobody from the data. It is kept under another name, which
+// the target's log tells, and a new one begins.
+func TestPersistentEventsDamaged(t *testing.T) {
+	many, err := json.Marshal(savedEvents{Events: make([]nvme.PersistentEvent, maxPersistentEvents+1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, bad := range []string{"{", string(many)} {
+		store, name := newMemStore(), "events-"+nvme.HostID(deriveUUID(testNQN, 0, "")).String()
+		store.put(name, []byte(bad))
+		var log bytes.Buffer
+		s := connectAs(t, newTargetWith(t, func(c *Config) { c.Store, c.Log = store, slog.New(slog.NewTextHandler(&log, nil)) }, newTestVolume(1<<20, 512)), 1)
+		s.io.must(ioCommand(nvme.OpRead, 0, 1, 0), make([]byte, 512))
+		if h, events := readHeader(s.admin); events < 1 || h.PowerCycles != 1 {
+			t.Errorf("%d events, %d power cycles", events, h.PowerCycles)
+		}
+		s.close()
+		if kept := store.copy()[name+"-damaged"]; string(kept) != bad {
+			t.Errorf("what was there is now %q", kept)
+		}
+		if said := log.String(); !strings.Contains(said, "level=ERROR") || !strings.Contains(said, name+"-damaged") {
+			t.Errorf("the log says %s", said)
+		}
 	}
 }
 
