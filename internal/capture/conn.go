@@ -70,6 +70,11 @@ func (c *conn) put(r record, parts [][]byte, datagrams int) {
 	c.queue.put(r, parts, max(1, datagrams))
 }
 
+// unmap returns what frames are written with. A caller's invalid address is 0.0.0.0 there.
 func unmap(a netip.AddrPort) netip.AddrPort {
-	return netip.AddrPortFrom(a.Addr().Unmap(), a.Port())
+	ip := a.Addr().Unmap()
+	if !ip.IsValid() {
+		ip = netip.IPv4Unspecified()
+	}
+	return netip.AddrPortFrom(ip, a.Port())
 }

@@ -26,7 +26,8 @@ type flow struct {
 	class    uint8
 }
 
-func (f *flow) v6() bool { return f.src.Addr().Is6() }
+// v6 reports whether frames are of IPv6, which has a form for addresses of IPv4, too.
+func (f *flow) v6() bool { return f.src.Addr().Is6() || f.dst.Addr().Is6() }
 
 // appendIP appends the Ethernet and IP headers of a packet with n bytes after the IP header. An
 // IPv4 packet has the Identification id and DF.

@@ -98,6 +98,22 @@ func TestStream(t *testing.T) {
 	}
 }
 
+// TestStreamOfNobody: addresses that no connection has, as a caller's mistake may give, cost nothing but their names.
+func TestStreamOfNobody(t *testing.T) {
+	var none netip.Addr
+	v4, v6 := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("2001:db8::1")
+	for _, c := range [][2]netip.Addr{{none, none}, {none, v4}, {v6, none}, {v4, v6}, {v6, v4}} {
+		f, m := newCapture(t)
+		s := f.Stream(netip.AddrPortFrom(c[0], 1), netip.AddrPortFrom(c[1], 2), true)
+		s.Sent([][]byte{[]byte("hello")})
+		s.Close()
+		all, _ := frames(t, f, m)
+		if got := reassemble(t, all)[1]; string(got) != "hello" {
+			t.Errorf("%v: %q", c, got)
+		}
+	}
+}
+
 // TestStreamGap checks that records that found no room leave a gap in the sequence numbers, and
 // that there is no other.
 func TestStreamGap(t *testing.T) {
