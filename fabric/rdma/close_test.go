@@ -64,6 +64,28 @@ func TestListenInVain(t *testing.T) {
 	}
 }
 
+// TestListenForClosed: nothing listens for a target that is closed, and nothing connects without a manager.
+func TestListenForClosed(t *testing.T) {
+	r := newRig(t, rdma.TargetConfig{}, memory(t, 1<<20))
+	tg, err := target.New(target.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := tg.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	l, err := rdma.ListenTarget(r.targetNIC, netip.AddrPortFrom(r.addr.Addr(), 4421), tg, rdma.TargetConfig{})
+	if err == nil {
+		_ = l.Close()
+	}
+	if !errors.Is(err, target.ErrClosed) {
+		t.Error(err)
+	}
+	if _, err := rdma.NewTransport(nil, rdma.HostConfig{}); !errors.Is(err, rdma.ErrConfig) {
+		t.Error(err)
+	}
+}
+
 // goneCM is a connection manager whose requests are gone by the time they are accepted.
 type goneCM struct{ verbs.ConnectionManager }
 

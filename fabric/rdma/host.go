@@ -67,6 +67,9 @@ func NewTransport(cm verbs.ConnectionManager, cfg HostConfig) (*Transport, error
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
+	if cm == nil {
+		return nil, badConfig("no ConnectionManager: want that of an RNIC")
+	}
 	cfg = cfg.withDefaults()
 	m, err := newMemory(cfg.Memory, 0, verbs.AccessLocalWrite|verbs.AccessMWBind)
 	if err != nil {

@@ -106,7 +106,7 @@ type Listener struct {
 }
 
 // ListenTarget accepts connections to addr, whose address belongs to a device of cm, and hands their commands to t,
-// until Close. Port 0 selects a free one, which Addr returns. The error is ErrConfig, or that of cm.
+// until Close. Port 0 selects a free one, which Addr returns. The error is ErrConfig, target.ErrClosed, or that of cm.
 func ListenTarget(cm verbs.ConnectionManager, addr netip.AddrPort, t *target.Target, cfg TargetConfig) (*Listener, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -117,7 +117,11 @@ func ListenTarget(cm verbs.ConnectionManager, addr netip.AddrPort, t *target.Tar
 	if err != nil {
 		return nil, err
 	}
-	buffers := t.NewBuffers(m.forget)
+	buffers, err := t.NewBuffers(m.forget)
+	if err != nil {
+		m.close()
+		return nil, fmt.Errorf("nvme/rdma listen: %w", err)
+	}
 	m.added, m.now = buffers.Add, t.Now
 	l := &Listener{
 		target: t, cfg: cfg, memory: m, buffers: buffers, counters: new(Counters), conns: map[*targetConn]struct{}{},

@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"net/netip"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/nvme-anywhere/nvmeof/internal/soon"
 	"github.com/nvme-anywhere/nvmeof/nvme/host"
+	"github.com/nvme-anywhere/nvmeof/nvme/target"
 )
 
 // TestTransportClosed: after Close no queue is dialled and no memory handed out.
@@ -77,5 +79,23 @@ func TestListenerClosed(t *testing.T) {
 		if n := tt.engine.Snapshot().Transports[0].LostHosts; n != 0 {
 			t.Fatalf("%d hosts count as lost that the target has let go", n)
 		}
+	}
+}
+
+// TestListenForClosed: nothing listens for a target that is closed.
+func TestListenForClosed(t *testing.T) {
+	tg, err := target.New(target.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := tg.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	l, err := ListenTarget(netip.MustParseAddrPort("127.0.0.1:0"), tg, TargetConfig{})
+	if err == nil {
+		_ = l.Close()
+	}
+	if !errors.Is(err, target.ErrClosed) {
+		t.Error(err)
 	}
 }

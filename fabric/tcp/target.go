@@ -50,26 +50,32 @@ const (
 )
 
 // ListenTarget accepts connections to addr and hands their commands to t, until Close. 0.0.0.0 is every IPv4 address
-// and [::] every IPv6 address; the zero Addr is both. Port 0 picks a free port, which Addr returns.
+// and [::] every IPv6 address; the zero Addr is both. Port 0 picks a free port, which Addr returns. The error is ErrConfig,
+// target.ErrClosed, or the system's.
 func ListenTarget(addr netip.AddrPort, t *target.Target, cfg TargetConfig) (*Listener, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
 	cfg.fill()
 	cfg.Log = limitlog.New(cfg.Log)
-	listener, err := cfg.Network.Listen(addr)
+	buffers, err := t.NewBuffers(nil)
 	if err != nil {
 		return nil, fmt.Errorf("nvme/tcp listen: %w", err)
 	}
-	l := &Listener{cfg: cfg, t: t, listener: listener, peers: make(map[netip.Addr]int),
+	listener, err := cfg.Network.Listen(addr)
+	if err != nil {
+		buffers.Close()
+		return nil, fmt.Errorf("nvme/tcp listen: %w", err)
+	}
+	l := &Listener{cfg: cfg, t: t, listener: listener, buffers: buffers, peers: make(map[netip.Addr]int),
 		stopped: make(chan struct{}), left: make(chan struct{}, 1), conns: make(map[*targetConn]struct{})}
 	l.memory, err = mem.New(mem.Config{Max: cfg.Memory, Largest: cfg.MaxTransfer, OnGrow: l.grown})
 	if err != nil {
 		_ = listener.Close()
+		buffers.Close()
 		return nil, fmt.Errorf("nvme/tcp memory for data: %w", err)
 	}
 	l.pool = mem.NewPool(l.memory, cfg.PeerMemory, granted)
-	l.buffers = t.NewBuffers(nil)
 	l.ended.Go(l.accept)
 	return l, nil
 }

@@ -247,7 +247,7 @@ func TestTargetConfig(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := ListenTarget(l.Addr(), nil, TargetConfig{}); !errors.Is(err, syscall.EADDRINUSE) {
+	if _, err := ListenTarget(l.Addr(), engine, TargetConfig{}); !errors.Is(err, syscall.EADDRINUSE) {
 		t.Errorf("listening twice on %v: %v", l.Addr(), err)
 	}
 	for range 2 {

@@ -64,7 +64,7 @@ func (c *controller) access(ns *Namespace) nvme.Status {
 }
 
 // SetANAState sets the state of an ANA group at a port, and tells the hosts that connected there. Commands under way
-// are not disturbed. The error is ErrConfig, or ErrNotFound.
+// are not disturbed. The error is ErrConfig, ErrNotFound, or ErrClosed.
 func (t *Target) SetANAState(port uint16, group uint32, state nvme.ANAState) error {
 	switch state {
 	case nvme.ANAOptimized, nvme.ANANonOptimized, nvme.ANAInaccessible, nvme.ANAPersistentLoss, nvme.ANAChange:
@@ -76,7 +76,11 @@ func (t *Target) SetANAState(port uint16, group uint32, state nvme.ANAState) err
 	}
 	t.mu.Lock()
 	p := t.portByID(port)
-	if p == nil {
+	switch {
+	case t.closed:
+		t.mu.Unlock()
+		return ErrClosed
+	case p == nil:
 		t.mu.Unlock()
 		return fmt.Errorf("target: port %d %w", port, ErrNotFound)
 	}

@@ -27,13 +27,19 @@ type bufferList struct {
 }
 
 // NewBuffers returns the Buffers of a transport that begins to serve t. If gone isn't nil, it is called with each
-// region of a volume that is no longer used as a namespace: no command uses it then, or will.
-func (t *Target) NewBuffers(gone func(*blockdev.Region)) *Buffers {
+// region of a volume that is no longer used as a namespace: no command uses it then, or will. The error is ErrClosed.
+func (t *Target) NewBuffers(gone func(*blockdev.Region)) (*Buffers, error) {
+	t.mu.Lock()
+	closed := t.closed
+	t.mu.Unlock()
+	if closed { // it would refuse every host
+		return nil, ErrClosed
+	}
 	b := &Buffers{t: t, known: map[blockdev.Registrar][]func(){}, gone: gone}
 	t.buffers.mu.Lock()
 	t.buffers.all = append(t.buffers.all, b)
 	t.buffers.mu.Unlock()
-	return b
+	return b, nil
 }
 
 // Add tells the volumes about more memory. It doesn't wait for them.

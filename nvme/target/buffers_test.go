@@ -46,7 +46,7 @@ func TestRegionsForgotten(t *testing.T) {
 	v := &showing{regions: []*blockdev.Region{{}, {}}}
 	tg := newTarget(t)
 	var gone []*blockdev.Region
-	b := tg.NewBuffers(func(r *blockdev.Region) { gone = append(gone, r) })
+	b := newBuffers(t, tg, func(r *blockdev.Region) { gone = append(gone, r) })
 	defer b.Close()
 	sub := tg.Subsystem(testNQN)
 	for range 2 {
@@ -70,7 +70,7 @@ func TestRegionsForgotten(t *testing.T) {
 func TestBuffersForgotten(t *testing.T) {
 	v := &registering{testVolume: newTestVolume(1<<20, 512)}
 	tg := newTarget(t)
-	b := tg.NewBuffers(nil)
+	b := newBuffers(t, tg, nil)
 	defer b.Close()
 	know := func(what string, n int32) {
 		t.Helper()
@@ -123,7 +123,7 @@ func TestVolumesLetGo(t *testing.T) {
 		}
 	}
 	tg := newTarget(t)
-	b := tg.NewBuffers(nil)
+	b := newBuffers(t, tg, nil)
 	defer b.Close()
 	b.Add(make([]byte, 4096))
 	twice := SubsystemConfig{NQN: testNQN + "2", Namespaces: []NamespaceConfig{{NSID: 2, Volume: v}, {Volume: v}, {NSID: 1, Volume: v}}}
@@ -182,4 +182,14 @@ func TestAddNamespaceTooLate(t *testing.T) {
 	if n := v.watchers.Load(); n != 0 {
 		t.Errorf("%d watch the volume's size", n)
 	}
+}
+
+// newBuffers returns the Buffers of a transport.
+func newBuffers(t *testing.T, tg *Target, gone func(*blockdev.Region)) *Buffers {
+	t.Helper()
+	b, err := tg.NewBuffers(gone)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
 }

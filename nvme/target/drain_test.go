@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"net/netip"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -109,6 +110,29 @@ func TestDrainConnect(t *testing.T) {
 	}
 	if err := tg.Drain(t.Context()); !errors.Is(err, ErrClosed) {
 		t.Errorf("draining a closed target: %v", err)
+	}
+}
+
+// TestClosedTakesNothing: what can't have any effect on a closed target fails.
+func TestClosedTakesNothing(t *testing.T) {
+	at := netip.MustParseAddrPort("192.0.2.1:4420")
+	tg := newTargetWith(t, func(c *Config) { c.Ports = []Port{{ID: 1, Transport: nvme.TransportTCP, Addr: at}} })
+	if err := tg.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	_, listens := tg.NewBuffers(nil)
+	for what, err := range map[string]error{
+		"a transport": listens,
+		"a port":      tg.AddPort(Port{Transport: nvme.TransportRDMA, Addr: at}),
+		"a referral":  tg.AddReferral(Referral{Transport: nvme.TransportRDMA, Addr: at}),
+		"a state":     tg.SetANAState(1, 1, nvme.ANAInaccessible),
+	} {
+		if !errors.Is(err, ErrClosed) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if err := tg.RemovePort(nvme.TransportTCP, at); err != nil { // listeners may be closed after the target
+		t.Error(err)
 	}
 }
 

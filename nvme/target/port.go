@@ -52,7 +52,7 @@ func (p *Port) addressFor(local netip.Addr) (netip.Addr, bool) {
 }
 
 // AddPort adds a port to the discovery log, until RemovePort: a target doesn't know who listens. Hosts that asked for
-// notices are told. The error is ErrConfig, or ErrExists.
+// notices are told. The error is ErrConfig, ErrExists, or ErrClosed.
 func (t *Target) AddPort(p Port) error {
 	if err := p.Validate(); err != nil {
 		return err
@@ -79,6 +79,9 @@ func (t *Target) portsChanged(ana []*controller) {
 
 // addPort is called with mu held.
 func (t *Target) addPort(p Port) error {
+	if t.closed {
+		return ErrClosed
+	}
 	used := map[uint16]bool{}
 	for i := range t.ports {
 		q := &t.ports[i]

@@ -41,12 +41,16 @@ func (r *Referral) entry() *nvme.DiscoveryEntry {
 	return e
 }
 
-// AddReferral adds a referral to the discovery log. The error is ErrConfig, or ErrExists.
+// AddReferral adds a referral to the discovery log. The error is ErrConfig, ErrExists, or ErrClosed.
 func (t *Target) AddReferral(r Referral) error {
 	if err := r.Validate(); err != nil {
 		return err
 	}
 	t.mu.Lock()
+	if t.closed {
+		t.mu.Unlock()
+		return ErrClosed
+	}
 	for i := range t.referrals {
 		if t.referrals[i].Transport == r.Transport && t.referrals[i].Addr == r.Addr {
 			t.mu.Unlock()

@@ -99,8 +99,13 @@ func (o routed) reaches(dst, from netip.Addr) bool {
 	return o.within && addr != dst && addr.Is4() == dst.Is4()
 }
 
-// CreateID makes an identifier that has a device once its address is resolved.
+// CreateID makes an identifier that has a device once its address is resolved. After Close the error is verbs.ErrClosed.
 func (r *Routes) CreateID(handler verbs.CMHandler) (verbs.CMID, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return nil, fmt.Errorf("software RNIC: %w", verbs.ErrClosed)
+	}
 	return newRoutedID(r, handler), nil
 }
 

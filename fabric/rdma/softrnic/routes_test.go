@@ -68,6 +68,9 @@ func TestRoutes(t *testing.T) {
 	if _, err := r.Reach(netip.Addr{}, loopback); !errors.Is(err, verbs.ErrClosed) {
 		t.Errorf("after Close: %v", err)
 	}
+	if _, err := r.CreateID(nil); !errors.Is(err, verbs.ErrClosed) {
+		t.Errorf("an identifier after Close: %v", err)
+	}
 	if err := r.Close(); !errors.Is(err, verbs.ErrClosed) {
 		t.Errorf("closed twice: %v", err)
 	}
