@@ -46,17 +46,26 @@ func runCampaign(c *cobra.Command, f *benchFlags) (err error) {
 	defer k.watch(c.Context())()
 	works, err := k.run(c.Context())
 	k.live.clear()
+	if k.done > 0 {
+		err = errors.Join(err, k.print(c.OutOrStdout(), works))
+	}
 	if len(works) == 0 {
 		return err
 	}
-	if f.output == cli.Normal {
-		printComparison(c.OutOrStdout(), works)
-	} else {
+	return errors.Join(err, page.write(k.page(works)))
+}
+
+// print prints the figures, which JSON has of each run. Only repeats that are complete can be compared.
+func (k *campaign) print(w io.Writer, works []*report.Work) error {
+	if k.f.output != cli.Normal {
 		k.json.Compare = comparison(works)
 		k.json.End(time.Now())
-		err = errors.Join(err, cli.PrintJSON(c.OutOrStdout(), k.json))
+		return cli.PrintJSON(w, k.json)
 	}
-	return errors.Join(err, page.write(k.page(works)))
+	if len(works) > 0 {
+		printComparison(w, works)
+	}
+	return nil
 }
 
 // watch watches all paths, until the function that it returns is called.

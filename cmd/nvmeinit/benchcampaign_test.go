@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/nvme-anywhere/nvmeof/internal/cli"
 	"github.com/nvme-anywhere/nvmeof/internal/fio"
 	"github.com/nvme-anywhere/nvmeof/internal/report"
 )
@@ -25,6 +26,20 @@ func TestSamePathTwice(t *testing.T) {
 	for name, want := range map[string]float64{"rdma": 1, "tcp": 2, "rdma (2)": 3, "rdma (3)": 4} {
 		if got := iops.Median[name]; got != want {
 			t.Errorf("%s has %v, want %v: %v", name, got, want, iops.Median)
+		}
+	}
+}
+
+// TestCampaignCutShort: runs of a repeat that was interrupted are in the JSON, though they can't be compared.
+func TestCampaignCutShort(t *testing.T) {
+	for output, want := range map[cli.Format]bool{cli.Normal: false, cli.JSON: true} {
+		k := &campaign{f: &benchFlags{output: output}, done: 1, json: &fio.Report{Jobs: []fio.JobReport{{Name: "first"}}}}
+		var b strings.Builder
+		if err := k.print(&b, nil); err != nil {
+			t.Error(err)
+		}
+		if said := b.String(); strings.Contains(said, `"first"`) != want || strings.Contains(said, `"nvmeinit_compare": []`) != want {
+			t.Errorf("%v: it prints %q", output, said)
 		}
 	}
 }

@@ -98,7 +98,7 @@ type comparedRatio struct {
 
 // comparison returns what printComparison prints, for programs.
 func comparison(works []*report.Work) []compared {
-	var all []compared
+	all := []compared{}
 	for _, k := range works {
 		base := len(k.Paths) - 1
 		for i := range k.Depths {
