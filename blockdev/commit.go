@@ -104,10 +104,14 @@ func (c *commits) run(r *Request, sync func() error, done func(*Request, error))
 		}
 		return err
 	}, func(r *Request, err error) {
+		tells := false
 		if err == nil {
-			err = c.lost(r)
+			err, tells = c.lost(r)
 		}
 		done(r, err)
+		if tells {
+			c.epoch.Add(1) // only now: what was submitted before the answer must not rely on it
+		}
 	})
 }
 
@@ -121,21 +125,18 @@ func (c *commits) settle() {
 }
 
 // lost returns the error of an earlier failed sync that r must report though its own sync succeeded; nil if there is
-// none.
-func (c *commits) lost(r *Request) error {
+// none. tells says that it is then no longer owed: the caller begins a new epoch when r has been answered.
+func (c *commits) lost(r *Request) (err error, tells bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	late := c.late(r)
 	if r.Op == OpFlush {
 		covers := r.mark == c.epoch.Load() // it was submitted after that
-		late = c.owed || !covers
-		if c.owed && covers {
-			c.told = true
-			c.epoch.Add(1)
-		}
+		late, tells = c.owed || !covers, c.owed && covers
+		c.told = c.told || tells
 	}
 	if late {
-		return c.last
+		return c.last, tells
 	}
-	return nil
+	return nil, false
 }

@@ -2,16 +2,15 @@ package blockdev
 
 import (
 	"errors"
+	"slices"
 	"testing"
 )
 
 // commitModel is a write, and flushes one after another, that take their steps in some order. The disk may lose, once,
 // what it has accepted, and tells the sync that runs then.
 type commitModel struct {
-	c       commits
-	choices []int // of the model's steps; those behind the end are 0
-	made    int   // choices that were made
-	most    []int // how many there were to choose from
+	c commits
+	choices
 
 	cached, lost bool // the write's data
 	told         bool // the write was acknowledged
@@ -20,14 +19,42 @@ type commitModel struct {
 
 var errLostOnce = errors.New("the system tells once")
 
+// choices are those of a model's run.
+type choices struct {
+	of   []int // those behind the end are 0
+	made int
+	most []int // how many there were to choose from
+}
+
 // choose makes the next choice.
-func (m *commitModel) choose(n int) int {
-	if m.made == len(m.choices) {
-		m.choices = append(m.choices, 0)
+func (c *choices) choose(n int) int {
+	if c.made == len(c.of) {
+		c.of = append(c.of, 0)
 	}
-	m.most = append(m.most, n)
-	m.made++
-	return m.choices[m.made-1]
+	c.most = append(c.most, n)
+	c.made++
+	return c.of[c.made-1]
+}
+
+// tryAll calls run with all choices that it can make, until it returns a problem.
+func tryAll(t *testing.T, run func(c choices) (problem string, made choices)) {
+	t.Helper()
+	next := []int{}
+	for runs := 1; ; runs++ {
+		problem, c := run(choices{of: next})
+		if problem != "" {
+			t.Fatalf("%v: %s", c.of, problem)
+		}
+		next = c.of[:c.made]
+		for len(next) > 0 && next[len(next)-1]+1 == c.most[len(next)-1] {
+			next = next[:len(next)-1]
+		}
+		if len(next) == 0 {
+			t.Log(runs, "orders")
+			return
+		}
+		next[len(next)-1]++
+	}
 }
 
 // write returns the steps of a write.
@@ -37,7 +64,13 @@ func (m *commitModel) write() []func() {
 		func() { m.c.begin(r) },
 		func() { m.cached = true },
 		func() { answers = m.c.answers(r) },
-		func() { m.told = answers || m.c.lost(r) == nil },
+		func() {
+			m.told = answers
+			if !answers {
+				err, _ := m.c.lost(r)
+				m.told = err == nil
+			}
+		},
 		func() {
 			if answers {
 				m.c.answered()
@@ -64,7 +97,10 @@ func (m *commitModel) flush(problem *string, err *error) []func() {
 		},
 		func() {
 			if *err == nil {
-				*err = m.c.lost(r)
+				var tells bool
+				if *err, tells = m.c.lost(r); tells {
+					m.c.epoch.Add(1)
+				}
 			}
 			switch {
 			case *err != nil && !m.failed:
@@ -109,20 +145,112 @@ func (m *commitModel) run() (problem string) {
 // TestCommitOrders: in whichever order the steps of a write and of three flushes are taken, and whichever sync fails,
 // a flush that succeeds makes the write durable if that was acknowledged before; and no flush fails without a reason.
 func TestCommitOrders(t *testing.T) {
-	orders := 0
-	for choices := []int{}; ; orders++ {
-		m := &commitModel{choices: choices}
-		if problem := m.run(); problem != "" {
-			t.Fatalf("%v: %s", m.choices, problem)
-		}
-		choices = m.choices[:m.made]
-		for len(choices) > 0 && choices[len(choices)-1]+1 == m.most[len(choices)-1] {
-			choices = choices[:len(choices)-1]
-		}
-		if len(choices) == 0 {
-			break
-		}
-		choices[len(choices)-1]++
+	tryAll(t, func(c choices) (string, choices) {
+		m := &commitModel{choices: c}
+		return m.run(), m.choices
+	})
+}
+
+// flushModel is flushes that overlap, after a write was acknowledged whose data may get lost, once: a sync fails, or the
+// disk's part of a write with RWF_DSYNC.
+type flushModel struct {
+	c commits
+	choices
+	steps [][]func() // of each party
+
+	durable, lost bool
+	known         bool // a flush has answered that the data is lost
+	failing       bool // the last one
+	problem       string
+}
+
+// step lets a party take a step. It returns false if none has one left or, if stop is set, by choice.
+func (m *flushModel) step(stop bool) bool {
+	m.steps = slices.DeleteFunc(m.steps, func(left []func()) bool { return len(left) == 0 })
+	n := len(m.steps)
+	if n == 0 || stop && m.choose(2) == 1 {
+		return false
 	}
-	t.Log(orders, "orders")
+	left := &m.steps[m.choose(n)]
+	next := (*left)[0]
+	*left = (*left)[1:]
+	next()
+	return true
+}
+
+// others take any number of steps.
+func (m *flushModel) others() {
+	for m.step(true) {
+	}
+}
+
+// flush returns the steps of a flush. During the second, others take theirs wherever commits.run calls back.
+func (m *flushModel) flush() []func() {
+	r, knew := &Request{Op: OpFlush}, false
+	r.Complete = func(r *Request) {
+		switch {
+		case r.Err == nil && m.lost && !knew:
+			m.problem = "a flush promises what was lost, before anybody knew that"
+		case r.Err != nil && !m.lost:
+			m.problem = "a flush fails for no reason"
+		}
+		m.failing = r.Err != nil
+		m.known = m.known || m.failing
+	}
+	return []func(){
+		func() { m.c.begin(r); knew = m.known },
+		func() {
+			if m.c.join(r) {
+				m.c.run(r, m.sync, func(r *Request, err error) {
+					m.others()
+					r.End(err)
+					m.others()
+				})
+			}
+		},
+	}
+}
+
+func (m *flushModel) sync() error {
+	m.others()
+	if !m.durable && !m.lost && m.choose(2) == 1 {
+		m.lost = true
+		return errLostOnce
+	}
+	m.durable = !m.lost
+	return nil
+}
+
+// lose is the failure of a write with RWF_DSYNC.
+func (m *flushModel) lose() {
+	if !m.durable && !m.lost {
+		m.lost = true
+		m.c.fail(errLostOnce)
+	}
+}
+
+// run goes through one order of the steps, and then lets two more flushes run, of which the second must succeed.
+func (m *flushModel) run() string {
+	m.steps = [][]func(){m.flush(), m.flush(), m.flush(), {m.lose}}
+	for m.step(false) {
+	}
+	for range 2 {
+		m.failing = false
+		m.steps = [][]func(){m.flush()}
+		for m.step(false) {
+		}
+	}
+	if m.problem == "" && m.failing {
+		m.problem = "flushes go on failing"
+	}
+	return m.problem
+}
+
+// TestFlushOrders: in whichever order three flushes are submitted and answered, one that succeeds was submitted after
+// another had answered that data was lost, if any was.
+func TestFlushOrders(t *testing.T) {
+	tryAll(t, func(c choices) (string, choices) {
+		m := &flushModel{choices: c}
+		return m.run(), m.choices
+	})
 }
