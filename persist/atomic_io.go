@@ -264,7 +264,6 @@ func (v *atomicVolume) retireAll(old []blocks) {
 // named.
 func (v *atomicVolume) exchange(table []uint64, lba uint64, b blocks, at int, old []blocks) (err error) {
 	defer v.m.caught(&err, debug.SetPanicOnFault(true))
-	changed := false
 	for j := range table {
 		old[j] = blocks{}
 		if b.x == nil && atomic.LoadUint64(&table[j]) == 0 {
@@ -272,9 +271,8 @@ func (v *atomicVolume) exchange(table []uint64, lba uint64, b blocks, at int, ol
 		}
 		e := native(atomic.SwapUint64(&table[j], v.entry(lba+uint64(j), b.number(at+j))))
 		old[j], _ = v.place(lba+uint64(j), e) // a damaged entry named nothing that is in use
-		changed = true
 	}
-	if changed && v.kind == onLines {
+	if v.kind == onLines { // even if none changed: one that did just before may not be durable yet
 		v.lines.persist(bytesOf(table))
 	}
 	return nil

@@ -30,6 +30,7 @@ type small struct {
 	v      *atomicVolume
 	may    [smallBlocks]string // the stamps that a power failure may leave; the last is the block's content
 	silent bool                // an earlier history had these points
+	during int                 // at this point, others being counted down, a discard is made
 	err    error
 }
 
@@ -43,6 +44,8 @@ var smallSteps = []struct {
 	{blockdev.OpWrite, false, 0, 1, 1}, {blockdev.OpWrite, false, 1, 1, 1}, {blockdev.OpWrite, false, 0, 2, 2},
 	{blockdev.OpWrite, true, 0, 1, 2}, {blockdev.OpDiscard, false, 0, 2, 0}, {blockdev.OpFlush, false, 0, 2, 0},
 }
+
+const smallDiscard = 4 // of smallSteps
 
 func smallSuper() *superblock {
 	x := layOut(0, headSize, smallBlocks, simBlock, false)
@@ -107,6 +110,9 @@ func state(image []byte) string {
 func (s *small) point() {
 	if s.silent {
 		return
+	}
+	if s.during--; s.during == 0 {
+		s.err = errors.Join(s.err, s.step(smallDiscard))
 	}
 	s.m.observe()
 	s.m.m.Each(s.group, func(image []byte) {
@@ -216,4 +222,21 @@ func TestSmallCrashes(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestSmallOverlaps: a discard that finds blocks discarded by another, which hasn't ended, is nevertheless durable when it
+// has ended. The power fails in every way at every point from then on.
+func TestSmallOverlaps(t *testing.T) {
+	size := int(alignUp(smallSuper().end(), areaAlign))
+	image := make([]byte, size)
+	copy(image, smallSuper().encode())
+	s := &small{kind: simKinds[0], mem: mapped(t, size), spare: mapped(t, size), read: map[string]string{}, seen: map[string]bool{}}
+	points := 0
+	for ; s.during <= 0; points++ {
+		s.during = points + 1
+		if err := s.run(string(image), []int{2, smallDiscard}, memFaults{}); err != nil {
+			t.Fatalf("point %d: %v", points, err)
+		}
+	}
+	t.Log(points, "points")
 }
