@@ -24,7 +24,7 @@ the file holds.`,
   nvmeinit compare -t tcp -a 127.0.0.1 --offset 64MiB --length 8MiB --input part.img`,
 		Args: cli.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return inputCommand(c, f, consumer{"compare", "compared", compareAt, func(*copier, int64, []byte) error { return nil }})
+			return inputCommand(c, f, consumer{"compare", "compared", compareAt, func(*copier, int64) error { return nil }})
 		},
 	}
 	f.add(c, "input", inputHelp, "")

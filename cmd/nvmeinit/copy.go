@@ -93,11 +93,11 @@ blocks, and so must be what the file holds.`,
   tar c -b 8 dir | nvmeinit write -t tcp -a 127.0.0.1    # in blocks of 4096 bytes`,
 		Args: cli.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return inputCommand(c, f, consumer{"write", "wrote", writeAt, func(cp *copier, n int64, sum []byte) error {
+			return inputCommand(c, f, consumer{"write", "wrote", writeAt, func(cp *copier, n int64) error {
 				if err := cp.ns.Flush(c.Context()); err != nil || !f.verify {
 					return err
 				}
-				return cp.readAgain(c, f, n, sum)
+				return cp.readAgain(c, f, n)
 			}})
 		},
 	}
@@ -110,6 +110,7 @@ type copier struct {
 	ns     *host.Namespace
 	buf    []byte
 	offset int64
+	sum    hash.Hash // of what was moved; nil without --verify, as it takes longer than moving
 	bar    *progressBar
 	use    consumer // of the stream, if it is an input
 }
@@ -147,7 +148,15 @@ func withCopier(c *cobra.Command, f *copyFlags, do func(*copier) error) (err err
 		return err
 	}
 	defer d.Free(buf)
-	return do(&copier{ns: ns, buf: buf, offset: int64(f.offset)})
+	return do(newCopier(ns, buf, f))
+}
+
+func newCopier(ns *host.Namespace, buf []byte, f *copyFlags) *copier {
+	cp := &copier{ns: ns, buf: buf, offset: int64(f.offset)}
+	if f.verify {
+		cp.sum = sha256.New()
+	}
+	return cp
 }
 
 func readCommand(c *cobra.Command, f *copyFlags) error {
@@ -176,10 +185,14 @@ func readTo(c *cobra.Command, f *copyFlags, cp *copier, out *output) error {
 	}
 	began := time.Now()
 	cp.bar = newProgress(c.ErrOrStderr(), "read", n, f.quiet)
-	sum, err := cp.read(c.Context(), out, n)
+	w := io.Writer(out)
+	if f.verify {
+		w = io.MultiWriter(out, cp.sum)
+	}
+	err := cp.read(c.Context(), w, n)
 	cp.bar.stop()
 	if err == nil && f.verify {
-		err = cp.readAgain(c, f, n, sum)
+		err = cp.readAgain(c, f, n)
 	}
 	if err == nil {
 		summarize(c.ErrOrStderr(), "read", n, time.Since(began), f)
@@ -187,32 +200,31 @@ func readTo(c *cobra.Command, f *copyFlags, cp *copier, out *output) error {
 	return err
 }
 
-// read copies n bytes of the namespace to w and returns their SHA-256.
-func (cp *copier) read(ctx context.Context, w io.Writer, n int64) ([]byte, error) {
-	h := sha256.New()
+// read copies n bytes of the namespace to w.
+func (cp *copier) read(ctx context.Context, w io.Writer, n int64) error {
 	for done := int64(0); done < n; {
 		b := cp.buf[:min(int64(len(cp.buf)), n-done)]
 		if _, err := cp.ns.ReadAt(ctx, b, cp.offset+done); err != nil {
-			return nil, firstUnreadable(ctx, cp.ns, err)
+			return firstUnreadable(ctx, cp.ns, err)
 		}
-		h.Write(b)
 		if wrote, err := w.Write(b); err != nil {
-			return nil, cli.Say(err, "%v after %s", err, blockdev.FormatSize(done+int64(wrote)))
+			return cli.Say(err, "%v after %s", err, blockdev.FormatSize(done+int64(wrote)))
 		}
 		done += int64(len(b))
 		cp.bar.add(len(b))
 	}
-	return h.Sum(nil), nil
+	return nil
 }
 
 // readAgain reads the range once more; it must have the same SHA-256.
-func (cp *copier) readAgain(c *cobra.Command, f *copyFlags, n int64, want []byte) error {
+func (cp *copier) readAgain(c *cobra.Command, f *copyFlags, n int64) error {
 	cp.bar = newProgress(c.ErrOrStderr(), "verify", n, f.quiet)
 	defer cp.bar.stop()
-	got, err := cp.read(c.Context(), io.Discard, n)
-	if err != nil {
+	again := sha256.New()
+	if err := cp.read(c.Context(), again, n); err != nil {
 		return fmt.Errorf("verify: %w", err)
 	}
+	got, want := again.Sum(nil), cp.sum.Sum(nil)
 	if !bytes.Equal(got, want) {
 		return fmt.Errorf("verify: %s at offset %s read back differ: SHA-256 %x, want %x",
 			blockdev.FormatSize(n), blockdev.FormatSize(cp.offset), got, want)
@@ -224,7 +236,7 @@ func (cp *copier) readAgain(c *cobra.Command, f *copyFlags, n int64, want []byte
 type consumer struct {
 	verb, done string // "write", "wrote"
 	send       func(ctx context.Context, ns *host.Namespace, p []byte, off int64) error
-	finish     func(cp *copier, n int64, sum []byte) error
+	finish     func(cp *copier, n int64) error
 }
 
 func writeAt(ctx context.Context, ns *host.Namespace, p []byte, off int64) error {
@@ -260,10 +272,10 @@ func inputCommand(c *cobra.Command, f *copyFlags, use consumer) error {
 		began := time.Now()
 		cp.use = use
 		cp.bar = newProgress(c.ErrOrStderr(), use.verb, total, f.quiet)
-		n, sum, err := cp.consume(c.Context(), in, limit, f.length != 0)
+		n, err := cp.consume(c.Context(), in, limit, f.length != 0)
 		cp.bar.stop()
 		if err == nil {
-			err = use.finish(cp, n, sum)
+			err = use.finish(cp, n)
 		}
 		if err == nil {
 			summarize(c.ErrOrStderr(), use.done, n, time.Since(began), f)
@@ -285,19 +297,17 @@ func fits(path string, size, room int64, block int, verb string) error {
 	return nil
 }
 
-// consume sends in until its end, or until limit if exactly that much is requested, and returns how much it was and its
-// SHA-256.
-func (cp *copier) consume(ctx context.Context, in io.Reader, limit int64, exact bool) (int64, []byte, error) {
-	h := sha256.New()
+// consume sends in until its end, or until limit if exactly that much is requested, and returns how much it was.
+func (cp *copier) consume(ctx context.Context, in io.Reader, limit int64, exact bool) (int64, error) {
 	done := int64(0)
 	for done < limit {
 		n, err := io.ReadFull(in, cp.buf[:min(int64(len(cp.buf)), limit-done)])
 		end := errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
 		if err != nil && !end {
-			return done, nil, cli.Say(err, "%v after %s", err, blockdev.FormatSize(done+int64(n)))
+			return done, cli.Say(err, "%v after %s", err, blockdev.FormatSize(done+int64(n)))
 		}
-		if err := cp.consumeChunk(ctx, h, cp.buf[:n], done); err != nil {
-			return done, nil, err
+		if err := cp.consumeChunk(ctx, cp.buf[:n], done); err != nil {
+			return done, err
 		}
 		done += int64(n)
 		if end {
@@ -305,21 +315,23 @@ func (cp *copier) consume(ctx context.Context, in io.Reader, limit int64, exact 
 		}
 	}
 	if exact && done < limit {
-		return done, nil, fmt.Errorf("--input ended after %s, less than --length", blockdev.FormatSize(done))
+		return done, fmt.Errorf("--input ended after %s, less than --length", blockdev.FormatSize(done))
 	}
 	if done == limit && !exact {
 		if n, _ := in.Read(cp.buf[:1]); n > 0 {
-			return done, nil, fmt.Errorf("the namespace ends after %s, and --input goes on; %s a part of it with --length", blockdev.FormatSize(done), cp.use.verb)
+			return done, fmt.Errorf("the namespace ends after %s, and --input goes on; %s a part of it with --length", blockdev.FormatSize(done), cp.use.verb)
 		}
 	}
-	return done, h.Sum(nil), nil
+	return done, nil
 }
 
-func (cp *copier) consumeChunk(ctx context.Context, h hash.Hash, b []byte, at int64) error {
+func (cp *copier) consumeChunk(ctx context.Context, b []byte, at int64) error {
 	if block := cp.ns.BlockSize(); len(b)%block != 0 {
 		return fmt.Errorf("--input ends after %d bytes, which is not a multiple of the namespace's block, %d bytes", at+int64(len(b)), block)
 	}
-	h.Write(b)
+	if cp.sum != nil {
+		cp.sum.Write(b)
+	}
 	if err := cp.use.send(ctx, cp.ns, b, cp.offset+at); err != nil {
 		return err
 	}

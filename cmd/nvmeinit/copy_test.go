@@ -105,7 +105,7 @@ func TestReadVerify(t *testing.T) {
 	for _, differs := range []bool{false, true} {
 		f := &copyFlags{length: cli.Size(ns.BlockSize()), verify: true}
 		var out strings.Builder
-		err := readTo(c, f, &copier{ns: ns, buf: make([]byte, ns.BlockSize())}, &output{ctx: t.Context(), file: &out})
+		err := readTo(c, f, newCopier(ns, make([]byte, ns.BlockSize()), f), &output{ctx: t.Context(), file: &out})
 		if (err != nil && strings.Contains(err.Error(), "read back differ")) != differs || out.Len() != ns.BlockSize() {
 			t.Errorf("%v, and %d bytes were written, after %d reads", err, out.Len(), reads)
 		}
