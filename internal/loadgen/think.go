@@ -1,13 +1,18 @@
 package loadgen
 
-import "time"
+import (
+	"errors"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
 
 // think is the state of a job's rests between operations (Spec.ThinkTime).
 type think struct {
 	begun   int // operations begun since the last rest
 	state   thinkState
 	filling bool // operations are being started: the rest waits for that too
-	timer   *time.Timer
+	timer   *time.Timer // of a rest that is no nap
 }
 
 // thinkState is where a job is between two rests. In all states but the first the job is held.
@@ -36,8 +41,23 @@ func (j *job) settle() {
 	t := &j.think
 	if t.state == thinkDue && j.busy == 0 && !t.filling {
 		t.state = thinkRest
-		t.timer = time.AfterFunc(j.task.spec.ThinkTime, j.wake)
+		if d := j.task.spec.ThinkTime; d < late {
+			go j.nap(d)
+		} else {
+			t.timer = time.AfterFunc(d, j.wake)
+		}
 	}
+}
+
+// late is how much later than they should the runtime's own timers may go off.
+const late = time.Millisecond
+
+// nap is a rest shorter than that, on the kernel's high-resolution timers.
+func (j *job) nap(d time.Duration) {
+	ts := unix.NsecToTimespec(int64(d))
+	for errors.Is(unix.Nanosleep(&ts, &ts), unix.EINTR) {
+	}
+	j.wake()
 }
 
 // wake ends the rest, unless the job was ended in the meantime.

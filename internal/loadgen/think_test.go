@@ -108,6 +108,24 @@ func TestThinkTimeOfPrompt(t *testing.T) {
 	}
 }
 
+// TestShortThinkTime: rests that are shorter than the runtime's timers are late last no longer than that.
+func TestShortThinkTime(t *testing.T) {
+	began, when := time.Now(), starts{}
+	s := spec("read")
+	s.IODepth, s.ThinkTime, s.NumberIOs = 1, 50*time.Microsecond, 100
+	d := &promptDevice{fakeDevice: fakeDevice{seen: func(*IO) { when.note(began) }}}
+	if _, err := Run(t.Context(), d, []Spec{s}, Options{}); err != nil || len(when.at) != 100 {
+		t.Fatalf("%v; %d operations", err, len(when.at))
+	}
+	shortest := time.Hour // a busy machine may delay most of them
+	for i, at := range when.at[1:] {
+		shortest = min(shortest, at-when.at[i])
+	}
+	if shortest < s.ThinkTime || shortest >= late {
+		t.Errorf("the shortest of 99 rests took %v, want %v to %v", shortest, s.ThinkTime, late)
+	}
+}
+
 // TestEndOfThinking: a run that ends while its jobs rest doesn't wait for them, and what it wrote is checked.
 func TestEndOfThinking(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
