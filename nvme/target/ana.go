@@ -84,8 +84,11 @@ func (t *Target) SetANAState(port uint16, group uint32, state nvme.ANAState) err
 		t.mu.Unlock()
 		return fmt.Errorf("target: port %d %w", port, ErrNotFound)
 	}
-	p.ana[group] = state
-	told := t.spreadANA()
+	var told []*controller
+	if p.ana.state(group) != state { // spreading goes through all namespaces of all controllers
+		p.ana[group] = state
+		told = t.spreadANA()
+	}
 	t.mu.Unlock()
 	for _, c := range told {
 		c.anaChanged()

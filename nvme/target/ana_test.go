@@ -44,6 +44,23 @@ func readANA(q *fakeConn, lsp uint8, retain bool) (p nvme.ANALog) {
 	return p
 }
 
+// TestSameANAState: a state that a group has already is given to nobody again.
+func TestSameANAState(t *testing.T) {
+	tg := newANATarget(t)
+	s := connectAt(t, tg, anaPortA)
+	defer s.close()
+	c := tg.controllers[s.cntlid]
+	for _, state := range []nvme.ANAState{nvme.ANAOptimized, nvme.ANAInaccessible} {
+		if err := tg.SetANAState(1, 7, state); err != nil {
+			t.Fatal(err)
+		}
+		given := c.ana.Load()
+		if err := tg.SetANAState(1, 7, state); err != nil || c.ana.Load() != given || c.anaState(7) != state {
+			t.Errorf("%v; the same state, %v, was spread again", err, state)
+		}
+	}
+}
+
 // TestANAStates: each port has its own states, its hosts are told, and commands fail where a
 // group can't be reached.
 func TestANAStates(t *testing.T) {
