@@ -33,7 +33,7 @@ type conn struct {
 	retries  int // after the first interval
 	qpACK    uint8
 
-	pending    mad.Message // retransmitted until it is answered
+	pending    mad.Message // retransmitted until it is answered; in TIMEWAIT the REJ, if one ended the connection
 	pendingTID uint64
 	first      time.Time       // when it was first sent
 	early      []time.Duration // when to retransmit it within the first interval, relative to first
@@ -167,6 +167,9 @@ func (c *conn) onMRA(now time.Time, m *mad.MRA, fx *effects) {
 func (c *conn) onRTU(private []byte, fx *effects) {
 	if !c.state.awaitsRTU() {
 		fx.duplicate = true
+		if c.state == stateTimewait && c.pending != nil { // our REJ was lost
+			fx.sends = append(fx.sends, outgoing{c.pendingTID, c.pending, true})
+		}
 		return
 	}
 	c.state = stateEstablished
@@ -225,9 +228,12 @@ func (c *conn) disconnect(now time.Time, fx *effects) {
 		c.interval, c.retries = min(c.interval, dreqInterval), dreqRetries
 		c.sendPending(now, c.dreqTID, &mad.DREQ{CommIDs: c.ids, RemoteQPN: c.remoteQPN}, nil, fx)
 	case stateREPSent, stateMRAREPRcvd:
-		// A DREQ is allowed only from ESTABLISHED on; a REJ ends the connection in every state of the peer.
-		fx.send(c.tid, &mad.REJ{CommIDs: c.ids, Message: mad.AnswersOther, Reason: verbs.RejectConsumer})
+		// A DREQ is allowed only from ESTABLISHED on; a REJ ends the connection in every state of the peer. If it is
+		// lost, the RTU that follows is answered with it again.
+		rej := &mad.REJ{CommIDs: c.ids, Message: mad.AnswersOther, Reason: verbs.RejectConsumer}
+		fx.send(c.tid, rej)
 		c.timewait(now)
+		c.pending, c.pendingTID = rej, c.tid
 		fx.event(verbs.CMEvent{Type: verbs.CMDisconnected})
 	case stateDREQRcvd:
 		fx.send(c.dreqTID, &mad.DREP{CommIDs: c.ids})
