@@ -178,11 +178,21 @@ func (r *Request) fusedCompared(st nvme.Status) {
 		return
 	}
 	w.endCompare(nvme.StatusSuccess)
-	if w.InCapsule != nil && !w.engine.ns.aligned(w.InCapsule) {
-		w.withMemory(w.engine.bytes, (*Request).bounceFused)
-		return
+	w.writeCompared()
+}
+
+// writeCompared continues with the Write after its Compare, for which it has waited. It keeps the namespace, as no other
+// command may come in between.
+func (r *Request) writeCompared() {
+	switch {
+	case r.engine.q.state.Load() == queueDown:
+		r.endWrite(nvme.StatusAbortSQDeleted)
+	case r.postponed((*Request).writeCompared):
+	case r.InCapsule != nil && !r.engine.ns.aligned(r.InCapsule):
+		r.withMemory(r.engine.bytes, (*Request).bounceFused)
+	default:
+		r.withHostData(r.engine.bytes, (*Request).writeFused)
 	}
-	w.withHostData(w.engine.bytes, (*Request).writeFused)
 }
 
 func (r *Request) bounceFused() {

@@ -46,6 +46,13 @@ var waits = map[string]func(t *testing.T, tg *Target, v *testVolume) (s *session
 		s.io.start(fusedCommand(nvme.OpCompare, nvme.FuseFirst, 0, 1), make([]byte, 4096))
 		return s, s.io.start(fusedCommand(nvme.OpWrite, nvme.FuseSecond, 0, 1), bytes.Repeat([]byte{2}, 4096)), v.release
 	},
+	"for the Compare of its pair": func(t *testing.T, tg *Target, v *testVolume) (*session, *fakeRequest, func()) {
+		s := connectAlive(t, tg)
+		s.io.must(ioWrite(1, 3)) // as it will be when the Compare ends
+		v.setHold(true)
+		s.io.start(fusedCommand(nvme.OpCompare, nvme.FuseFirst, 0, 1), bytes.Repeat([]byte{3}, 4096))
+		return s, s.io.start(fusedCommand(nvme.OpWrite, nvme.FuseSecond, 0, 1), bytes.Repeat([]byte{2}, 4096)), v.release
+	},
 	"for memory": func(t *testing.T, tg *Target, _ *testVolume) (*session, *fakeRequest, func()) {
 		s := connectAlive(t, tg)
 		s.io.allocNever = true
