@@ -283,7 +283,7 @@ func TestSavedNamespaceErrors(t *testing.T) {
 }
 
 // TestManagementCrash: wherever a crash interrupts the creation, attachment and deletion of namespaces, the next run
-// has exactly those that were acknowledged and not deleted, with their volumes.
+// has exactly those that were acknowledged and not deleted, with their volumes, and nothing is left of others.
 func TestManagementCrash(t *testing.T) {
 	r := &recorder{memStore: newMemStore(), memPool: newMemPool(1 << 20)}
 	tg := newTargetWith(t, func(c *Config) { c.Store, c.Subsystems[0].Pool = r, r })
@@ -299,6 +299,8 @@ func TestManagementCrash(t *testing.T) {
 	created = moments()
 	two := create(s.admin, nvme.NMICShared)
 	s.admin.must(attachCommand(two, nvme.NSAttach), controllerList(s.cntlid))
+	s.admin.must(attachCommand(one, nvme.NSAttach), controllerList(s.cntlid))
+	s.admin.must(setFeature(nvme.FeatResvPersistence, one, nvme.ResvPersistPTPL), nil)
 	deleting = moments()
 	s.admin.must(deleteCommand(one), nil)
 	s.close()
@@ -309,7 +311,8 @@ func TestManagementCrash(t *testing.T) {
 		for name, v := range m.volumes {
 			pool.volumes[name] = newTestVolume(v.info.Size, v.info.BlockSize)
 		}
-		tg := newTargetWith(t, func(c *Config) { c.Store, c.Subsystems[0].Pool = &memStore{kept: m.kept}, pool })
+		store := &memStore{kept: m.kept}
+		tg := newTargetWith(t, func(c *Config) { c.Store, c.Subsystems[0].Pool = store, pool })
 		s := connectAs(t, tg, 1)
 		l := nsidsOf(s.admin, nvme.CNSAllocatedNSIDs)
 		if len(l) != pool.count() {
@@ -317,6 +320,9 @@ func TestManagementCrash(t *testing.T) {
 		}
 		if i >= created && i <= deleting && !slices.Contains(l, one) {
 			t.Errorf("moment %d: namespace %d is gone, which a host had been told of: %v", i, one, l)
+		}
+		if kept := slices.ContainsFunc(store.names(), func(n string) bool { return strings.HasPrefix(n, stateReservation) }); kept && !slices.Contains(l, one) {
+			t.Errorf("moment %d: a reservation is left of a namespace that is gone", i)
 		}
 		if i == len(r.moments)-1 && !slices.Equal(l, nvme.NSIDList{two}) {
 			t.Errorf("in the end there is %v", l)

@@ -161,10 +161,13 @@ func (s *Subsystem) discard(name string) {
 	_ = s.saveNamespaces(m.created, m.hosts) // if that fails the next run finds nothing to remove
 }
 
-// removeLeft removes a volume that no namespace has, and reports whether it is gone.
+// removeLeft removes a volume that no namespace has, with what was saved of its namespace, and reports whether it is gone.
 func (s *Subsystem) removeLeft(name string) bool {
 	err := s.managed.pool.Remove(name)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	if err = errors.Join(err, s.forgetState(name)); err != nil {
 		s.t.log.Error("a volume that no namespace has can't be removed; the next start tries again", "subsystem", s.nqn, "volume", name, "err", err)
 		return false
 	}
@@ -272,8 +275,8 @@ func (s *Subsystem) takeAway(ns *Namespace, by *controller) (*deletedNamespace, 
 func (s *Subsystem) delete(d *deletedNamespace) {
 	ns, m := d.ns, s.managed
 	ns.remove()
-	if err := errors.Join(ns.volume.Close(), ns.forgetState()); err != nil {
-		s.t.log.Error("something is left of a namespace that a host deleted", "subsystem", s.nqn, "nsid", ns.nsid, "err", err)
+	if err := ns.volume.Close(); err != nil {
+		s.t.log.Error("the volume of a namespace that a host deleted can't be closed", "subsystem", s.nqn, "nsid", ns.nsid, "err", err)
 	}
 	m.mu.Lock()
 	s.discard(d.name)
@@ -283,13 +286,16 @@ func (s *Subsystem) delete(d *deletedNamespace) {
 	s.t.log.Info("host deleted a namespace", "subsystem", s.nqn, "nsid", ns.nsid)
 }
 
-// forgetState deletes what was saved of a namespace that doesn't come back.
-func (ns *Namespace) forgetState() error {
-	var errs []error
-	for _, what := range namespaceStates {
-		errs = append(errs, ns.sub.unsave(ns.stateName(what)))
+// forgetState deletes what was saved of a namespace that doesn't come back. Its volume was named by its UUID.
+func (s *Subsystem) forgetState(name string) error {
+	id, err := nvme.ParseHostID(name)
+	if err != nil {
+		return err
 	}
-	return errors.Join(errs...)
+	for _, what := range namespaceStates {
+		err = errors.Join(err, s.unsave(namespaceState(what, id)))
+	}
+	return err
 }
 
 // commonFormats returns Identify Namespace for all namespaces: what hosts may create.

@@ -532,7 +532,7 @@ func TestRemovedStoresNothing(t *testing.T) {
 		before := store.copy()
 		old.noteEvent(nvme.PersistentTimestamp, nil, &nvme.TimestampChangeEvent{})
 		synctest.Wait()
-		for _, err := range []error{ns.saveReservation(&reservation{persist: true}), old.saveSanitize(&sanitizeState{}), ns.forgetState()} {
+		for _, err := range []error{ns.saveReservation(&reservation{persist: true}), old.saveSanitize(&sanitizeState{}), old.forgetState(nvme.HostID(ns.uuid).String())} {
 			if !errors.Is(err, errSubsystemClosed) {
 				t.Errorf("saved: %v", err)
 			}
