@@ -106,7 +106,7 @@ func (c *commits) run(r *Request, sync func() error, done func(*Request, error))
 	}, func(r *Request, err error) {
 		tells := false
 		if err == nil {
-			err, tells = c.lost(r)
+			tells, err = c.lost(r)
 		}
 		done(r, err)
 		if tells {
@@ -126,7 +126,7 @@ func (c *commits) settle() {
 
 // lost returns the error of an earlier failed sync that r must report though its own sync succeeded; nil if there is
 // none. tells says that it is then no longer owed: the caller begins a new epoch when r has been answered.
-func (c *commits) lost(r *Request) (err error, tells bool) {
+func (c *commits) lost(r *Request) (tells bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	late := c.late(r)
@@ -136,7 +136,7 @@ func (c *commits) lost(r *Request) (err error, tells bool) {
 		c.told = c.told || tells
 	}
 	if late {
-		return c.last, tells
+		return tells, c.last
 	}
-	return nil, false
+	return false, nil
 }

@@ -67,7 +67,7 @@ func (m *commitModel) write() []func() {
 		func() {
 			m.told = answers
 			if !answers {
-				err, _ := m.c.lost(r)
+				_, err := m.c.lost(r)
 				m.told = err == nil
 			}
 		},
@@ -98,7 +98,7 @@ func (m *commitModel) flush(problem *string, err *error) []func() {
 		func() {
 			if *err == nil {
 				var tells bool
-				if *err, tells = m.c.lost(r); tells {
+				if tells, *err = m.c.lost(r); tells {
 					m.c.epoch.Add(1)
 				}
 			}

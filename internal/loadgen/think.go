@@ -11,7 +11,7 @@ import (
 type think struct {
 	begun   int // operations begun since the last rest
 	state   thinkState
-	filling bool // operations are being started: the rest waits for that too
+	filling bool        // operations are being started: the rest waits for that too
 	timer   *time.Timer // of a rest that is no nap
 }
 
