@@ -38,7 +38,7 @@ done
 links='s,\]\((\.\./)?LICENSE\),](\1copyright),g
 s,\]\((\.\./)?packaging/(nvmetgt\.yaml)\),](\1\2),g
 s,\]\((\.\./)?metrics/(alerts|dashboards)/([^)]*)\),](\1../../nvme-anywhere/\3),g
-s,\]\((\.\./)?((blockdev|examples|nvme|tests)(/[^)]*)?)\),](https://'$($go list -m)'/tree/main/\2),g'
+s,\]\((\.\./)?((blockdev|cmd|examples|fabric|internal|nvme|persist|statedir|tests)(/[^)]*)?)\),](https://'$($go list -m)'/tree/main/\2),g'
 
 # put MODE FILE... DIRECTORY installs files under the root of a package.
 put() {
