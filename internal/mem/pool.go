@@ -103,21 +103,26 @@ func (s *Share[R]) Leave() {
 // Alloc returns n bytes, or nil if r has to wait for them.
 func (s *Share[R]) Alloc(n int, r R) []byte {
 	p := s.pool
-	if s.queued.Load() == 0 && !p.saving.Load() {
-		if b := s.try(n); b != nil {
+	if s.queued.Load() == 0 && !p.saving.Load() && s.fits(n) {
+		b, late := s.try(n)
+		if b != nil {
 			return b
+		}
+		if late {
+			defer p.Serve() // others may wait because they didn't find what was given back
 		}
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	// Counted before the last attempt, so that a Free after it sees r.
 	p.waiting.Add(1)
-	if len(s.queue) == 0 && !p.saving.Load() {
-		if b := s.try(n); b != nil {
+	if len(s.queue) == 0 && !p.saving.Load() && s.fits(n) {
+		b, late := s.try(n)
+		if b != nil {
 			p.waiting.Add(-1)
 			return b
 		}
-		if s.fits(n) {
+		if !late {
 			p.save()
 		}
 	}
@@ -149,23 +154,21 @@ func (s *Share[R]) fits(n int) bool { return s.within(s.held.Load(), n) }
 // within reports whether n more bytes are within the share if it holds some.
 func (s *Share[R]) within(held int64, n int) bool { return held == 0 || held+int64(n) <= s.pool.limit }
 
-// try allocates free memory, within the share.
-func (s *Share[R]) try(n int) []byte {
-	if !s.fits(n) {
-		return nil
-	}
-	b := s.pool.arena.Alloc(n)
+// try allocates free memory if n fits. If another connection of the peer used up the share meanwhile, it gives the
+// memory back and returns late.
+func (s *Share[R]) try(n int) (b []byte, late bool) {
+	b = s.pool.arena.Alloc(n)
 	for b != nil {
 		held := s.held.Load()
-		if !s.within(held, n) { // another connection was faster, and will serve others when it frees what it has
+		if !s.within(held, n) {
 			s.pool.arena.Free(b)
-			return nil
+			return nil, true
 		}
 		if s.held.CompareAndSwap(held, held+int64(n)) {
-			return b
+			return b, false
 		}
 	}
-	return nil
+	return nil, false
 }
 
 // Free returns memory from Alloc or grant, and serves waiting requests.
@@ -197,17 +200,22 @@ func (p *Pool[R]) Serve() {
 func (p *Pool[R]) next() (r R, b []byte) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for s := p.oldest(); s != nil; s = p.oldestFor(s.queue[0].n) {
+	for s := p.oldest(); s != nil; {
 		w := s.queue[0]
-		if b = s.try(w.n); b != nil {
+		b, late := s.try(w.n)
+		switch {
+		case b != nil:
 			p.saved()
 			s.queue[0] = waiter[R]{}
 			s.queue = s.queue[1:]
 			s.left(1)
 			return w.r, b
-		}
-		if s.fits(w.n) && p.save() { // and its share isn't used up since
+		case late: // the memory is for others
+			s = p.oldest()
+		case p.save():
 			return r, nil
+		default:
+			s = p.oldestFor(w.n)
 		}
 	}
 	p.saved()

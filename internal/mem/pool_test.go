@@ -385,3 +385,41 @@ func TestPoolShareOfTwo(t *testing.T) {
 	}
 	s.Free(bufs[(*granted)[0]])
 }
+
+// Memory that a peer can't keep, because another of its connections used up the share in the same moment, is for others
+// that wait for as much, whether the peer asks for it or is served.
+func TestPoolGivenBack(t *testing.T) {
+	for _, waits := range []bool{false, true} {
+		t.Run(fmt.Sprint("waits ", waits), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { testPoolGivenBack(t, waits) })
+		})
+	}
+}
+
+func testPoolGivenBack(t *testing.T, waits bool) {
+	p, granted, bufs := newTestPool(t, poolSize/2)
+	g, h := p.Join(greedy), p.Join(honest)
+	p.arena.cfg.OnGrow = func(int, []byte) error { return ErrExhausted }
+	if waits {
+		g.Alloc(poolSize/2, "greedy")
+	}
+	h.Alloc(poolSize/2, "honest")
+	time.Sleep(patience) // no memory is saved from now on
+	synctest.Wait()
+	p.arena.cfg.OnGrow = func(int, []byte) error { // the arena finds memory
+		g.held.Add(poolSize / 2) // of another connection
+		return nil
+	}
+	if waits {
+		p.Serve()
+	} else if g.Alloc(poolSize/2, "greedy") != nil {
+		t.Error("more than a share")
+	}
+	if !slices.Equal(*granted, []string{"honest"}) {
+		t.Errorf("%q were served, want honest", *granted)
+	}
+	g.held.Add(-poolSize / 2)
+	g.Drop(func(string) bool { return true })
+	h.Drop(func(string) bool { return true })
+	h.Free(bufs["honest"])
+}
