@@ -248,6 +248,29 @@ func TestStopWaitingEndsDelays(t *testing.T) {
 	})
 }
 
+// TestStopWaitingStopsTimer: when StopWaiting has ended those that waited, no timer is left that keeps a closed subsystem
+// in memory.
+func TestStopWaitingStopsTimer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 1)
+		s, n := r.connect()
+		defer r.close(s)
+		r.links[0].cut()
+		synctest.Wait()
+		ended := make(chan error, 1)
+		go func() { ended <- n.Flush(t.Context()) }()
+		synctest.Wait()
+		timer := n.timer
+		s.StopWaiting()
+		if err := <-ended; !errors.Is(err, ErrNoPath) {
+			t.Error(err)
+		}
+		if timer.Stop() {
+			t.Error("its timer still ran")
+		}
+	})
+}
+
 // TestStopWaitingLasts: StopWaiting also applies to later requests.
 func TestStopWaitingLasts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -87,7 +87,6 @@ func (n *space) watch() {
 func (n *space) expire() {
 	s := n.sub
 	s.mu.Lock()
-	n.timer = nil
 	if n.outage.IsZero() || s.closing {
 		s.mu.Unlock()
 		return
