@@ -61,6 +61,32 @@ func TestCloseForgets(t *testing.T) {
 	})
 }
 
+// TestCloseOfLost: a request whose path is lost when Close has begun ends because of Close.
+func TestCloseOfLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 2)
+		s, n := r.connect()
+		for _, l := range r.links {
+			l.set(func(l *link) { l.hold = func(*nvme.Command) bool { return true } })
+		}
+		q := &host.Request{Done: func(*host.Request) {}}
+		q.Cmd.SetFlush(1)
+		n.Lane(0).SubmitOne(q)
+		synctest.Wait()
+		s.mu.Lock()
+		s.closing = true
+		s.mu.Unlock()
+		for _, l := range r.links {
+			l.cut()
+		}
+		synctest.Wait()
+		if !errors.Is(q.Err, host.ErrClosed) || q.Status() != nvme.StatusHostAborted {
+			t.Errorf("it ended with %v, %v", q.Err, q.Status())
+		}
+		r.close(s)
+	})
+}
+
 // TestUseAfterClose: whether or not a path was live, a closed subsystem says that it is closed, and shows no path that is
 // connected or tried.
 func TestUseAfterClose(t *testing.T) {

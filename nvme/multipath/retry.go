@@ -85,7 +85,12 @@ func (n *space) again(w *way, r *host.Request) bool {
 // cutShort is again for a request that was not answered. A request that is lost with every path that takes it is
 // ended: it may be what crashes its target, and would end every further controller.
 func (n *space) cutShort(w *way, r *host.Request) bool {
-	if !errors.Is(r.Err, host.ErrLost) && !errors.Is(r.Err, host.ErrClosed) || n.sub.isClosing() {
+	if !errors.Is(r.Err, host.ErrLost) && !errors.Is(r.Err, host.ErrClosed) {
+		return false
+	}
+	if n.sub.isClosing() { // also if the path was lost at that moment: it won't be sent again because of Close
+		r.Err = errClosed
+		r.CQE.SetStatus(nvme.StatusHostAborted)
 		return false
 	}
 	w.lost()
