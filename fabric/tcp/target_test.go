@@ -70,7 +70,7 @@ func TestTargetDisconnect(t *testing.T) {
 	cmd := pulling(2)
 	cmd.SGL1().SetBlock(nvme.SGLInCapsule, 0, nvme.ConnectDataSize)
 	stream = append(stream, script.capsule(cmd, make([]byte, nvme.ConnectDataSize))...)
-	for n := 0; n < len(stream); n += 37 {
+	for n := range stream {
 		p := rawHost(t, tt)
 		if n > pdu.ICSize+pdu.CapsuleCmdSize { // H2CData may only follow its R2T
 			p.send(stream[:pdu.ICSize+pdu.CapsuleCmdSize])
