@@ -2,6 +2,7 @@ package simulation
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"math/rand/v2"
 	"net/netip"
@@ -278,7 +279,9 @@ func (n *nemesis) ana() {
 	states := []nvme.ANAState{nvme.ANAOptimized, nvme.ANANonOptimized, nvme.ANAInaccessible, nvme.ANAChange}
 	n.w.check("SetANAState", tgt.SetANAState(port, group, pick(n.rng, states)))
 	n.until(n.between(10*time.Millisecond, 5*time.Second), func() {
-		n.w.check("SetANAState", tgt.SetANAState(port, group, nvme.ANAOptimized))
+		if err := tgt.SetANAState(port, group, nvme.ANAOptimized); !errors.Is(err, target.ErrClosed) { // restarted meanwhile
+			n.w.check("SetANAState", err)
+		}
 	})
 }
 
