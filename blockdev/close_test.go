@@ -4,6 +4,7 @@ import (
 	"errors"
 	"path/filepath"
 	"testing"
+	"testing/synctest"
 
 	"golang.org/x/sys/unix"
 )
@@ -51,40 +52,44 @@ func TestCloseSyncs(t *testing.T) {
 // may be lost, unless a flush has reported it.
 func TestCloseOwed(t *testing.T) {
 	for flushes := range 3 {
-		opened, err := OpenFile(filepath.Join(t.TempDir(), "v"), Options{Size: 1 << 20, IO: IOBuffered})
-		if err != nil {
-			t.Fatal(err)
+		path := filepath.Join(t.TempDir(), "v")
+		synctest.Test(t, func(t *testing.T) { testCloseOwed(t, path, flushes) })
+	}
+}
+
+func testCloseOwed(t *testing.T, path string, flushes int) {
+	opened, err := OpenFile(path, Options{Size: 1 << 20, IO: IOBuffered})
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := opened.(*file)
+	s := &syncCounter{storage: v.store}
+	v.store = s
+	submit := func(r *Request) error {
+		r.Complete = func(*Request) {}
+		v.Submit(r)
+		synctest.Wait() // Complete has returned, too: a flush that is submitted earlier may report the failure again
+		return r.Err
+	}
+	write := func(fua bool) *Request {
+		return &Request{Op: OpWrite, FUA: fua, Offset: 8192, Length: 4096, Bufs: [][]byte{make([]byte, 4096)}}
+	}
+	if err := submit(write(false)); err != nil {
+		t.Fatal(err)
+	}
+	s.err = unix.EIO
+	err = submit(write(true))
+	var op *OpError
+	if !errors.As(err, &op) || !errors.Is(err, ErrMedium) || op.Offset != 8192 {
+		t.Errorf("a write with FUA whose sync fails: %v; want a medium error where it begins", err)
+	}
+	s.err = nil
+	for i := range flushes {
+		if err := submit(&Request{Op: OpFlush}); errors.Is(err, ErrMedium) != (i == 0) {
+			t.Errorf("flush %d after it: %v", i, err)
 		}
-		v := opened.(*file)
-		s := &syncCounter{storage: v.store}
-		v.store = s
-		submit := func(r *Request) error {
-			done := make(chan struct{})
-			r.Complete = func(*Request) { close(done) }
-			v.Submit(r)
-			<-done
-			return r.Err
-		}
-		write := func(fua bool) *Request {
-			return &Request{Op: OpWrite, FUA: fua, Offset: 8192, Length: 4096, Bufs: [][]byte{make([]byte, 4096)}}
-		}
-		if err := submit(write(false)); err != nil {
-			t.Fatal(err)
-		}
-		s.err = unix.EIO
-		err = submit(write(true))
-		var op *OpError
-		if !errors.As(err, &op) || !errors.Is(err, ErrMedium) || op.Offset != 8192 {
-			t.Errorf("a write with FUA whose sync fails: %v; want a medium error where it begins", err)
-		}
-		s.err = nil
-		for i := range flushes {
-			if err := submit(&Request{Op: OpFlush}); errors.Is(err, ErrMedium) != (i == 0) {
-				t.Errorf("flush %d after it: %v", i, err)
-			}
-		}
-		if err := v.Close(); errors.Is(err, ErrMedium) != (flushes == 0) {
-			t.Errorf("Close after %d flushes: %v", flushes, err)
-		}
+	}
+	if err := v.Close(); errors.Is(err, ErrMedium) != (flushes == 0) {
+		t.Errorf("Close after %d flushes: %v", flushes, err)
 	}
 }
