@@ -141,39 +141,58 @@ func read(path string) ([]byte, error) {
 	return io.ReadAll(f)
 }
 
-// Save replaces what is saved under a name. When it returns without an error, the new content survives a power failure.
+// Save replaces what is saved under a name. When it returns without an error, the new content survives a power failure;
+// after an error the old content is there, also for the next Open. If the names couldn't be made durable, it had to be
+// put back, and which of the two survives a power failure isn't known.
 func (d *Dir) Save(name string, data []byte) error {
-	path, err := d.file(name)
-	if err != nil {
-		return err
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if err := write(path+unfinished, data); err != nil {
-		_ = os.Remove(path + unfinished) // it may not exist; otherwise the next Open removes it
-		return err
-	}
-	if err := os.Rename(path+unfinished, path); err != nil {
-		return err
-	}
-	if err := syncNames(d.dir); err != nil {
-		return fmt.Errorf("state directory %s: %w", d.path, err)
-	}
-	return nil
+	return d.change(name, func(path string) error { return replace(path, data) })
 }
 
-// Delete deletes what is saved under a name, if there is anything.
-func (d *Dir) Delete(name string) error {
+// Delete deletes what is saved under a name, if there is anything, in the same way.
+func (d *Dir) Delete(name string) error { return d.change(name, remove) }
+
+// change has f change a file, and makes that durable, or undoes it.
+func (d *Dir) change(name string, f func(path string) error) error {
 	path, err := d.file(name)
 	if err != nil {
 		return err
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	old, unread := read(path)
+	if err := f(path); err != nil {
 		return err
 	}
-	return syncNames(d.dir)
+	if err = syncNames(d.dir); err == nil {
+		return nil
+	}
+	switch {
+	case unread == nil:
+		err = errors.Join(err, replace(path, old))
+	case errors.Is(unread, fs.ErrNotExist):
+		err = errors.Join(err, remove(path))
+	}
+	_ = syncNames(d.dir) // it may work again; otherwise err already says that it doesn't
+	return fmt.Errorf("state directory %s: %w", d.path, err)
+}
+
+// replace gives a file new content, which is durable before the file has it. After an error it has the old one.
+func replace(path string, data []byte) error {
+	err := write(path+unfinished, data)
+	if err == nil {
+		err = os.Rename(path+unfinished, path)
+	}
+	if err != nil {
+		_ = os.Remove(path + unfinished) // it may not exist; otherwise the next Open removes it
+	}
+	return err
+}
+
+func remove(path string) error {
+	if err := os.Remove(path); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
 }
 
 func write(path string, data []byte) error {

@@ -230,6 +230,43 @@ func TestNameLost(t *testing.T) {
 	}
 }
 
+// TestNamesNotDurable: if names can't be made durable, what was saved before is there after the error, also for the next
+// Open.
+func TestNamesNotDurable(t *testing.T) {
+	save := func(d *Dir, name string) error { return d.Save(name, []byte("new")) }
+	for what, x := range map[string]struct {
+		synced int // files, before the names
+		name   string
+		change func(d *Dir, name string) error
+		want   []byte
+	}{
+		"saved":   {1, "a", save, []byte("old")},
+		"created": {1, "b", save, nil},
+		"deleted": {0, "a", (*Dir).Delete, []byte("old")},
+	} {
+		t.Run(what, func(t *testing.T) {
+			if !sandbox.Inside(t) {
+				return
+			}
+			path := t.TempDir()
+			d := open(t, path)
+			if err := d.Save("a", []byte("old")); err != nil {
+				t.Fatal(err)
+			}
+			failed := sandbox.FailLater(t, unix.SYS_FSYNC, unix.EIO, x.synced)
+			if err := x.change(d, x.name); !errors.Is(err, unix.EIO) || !failed() {
+				t.Errorf("%v, want %v", err, unix.EIO)
+			}
+			d.Close()
+			d = open(t, path)
+			defer d.Close()
+			if b, err := d.Load(x.name); err != nil || !bytes.Equal(b, x.want) {
+				t.Errorf("%q, %v, want %q", b, err, x.want)
+			}
+		})
+	}
+}
+
 // TestOpenFails: Open fails if the directory can't be created or read, or what a crash left can't be removed.
 func TestOpenFails(t *testing.T) {
 	path := t.TempDir()

@@ -232,47 +232,6 @@ func TestManagementNotSaved(t *testing.T) {
 	}
 }
 
-// failsLate is a Store that once saves something and fails nevertheless, as when a directory can't be synced.
-type failsLate struct {
-	*memStore
-	what atomic.Value // a string, what its name begins with
-}
-
-func (s *failsLate) Save(name string, data []byte) error {
-	err := s.memStore.Save(name, data)
-	if what, _ := s.what.Load().(string); what != "" && strings.HasPrefix(name, what) {
-		s.what.Store("")
-		err = errors.New("disk on fire")
-	}
-	return err
-}
-
-// TestFailedErasureStays: the next start doesn't erase what a host was told isn't erased.
-func TestFailedErasureStays(t *testing.T) {
-	pool, store, v := newMemPool(1<<20), &failsLate{memStore: newMemStore()}, newTestVolume(1<<20, 512)
-	start := func() (*Target, *session) {
-		tg := newTargetWith(t, func(c *Config) { c.Store, c.Subsystems[0].Pool = store, pool }, v)
-		return tg, connectAs(t, tg, 1)
-	}
-	tg, s := start()
-	nsid := create(s.admin, nvme.NMICShared)
-	store.what.Store(stateNamespaces)
-	s.admin.fails(deleteCommand(nsid), nil, nvme.StatusInternalError|nvme.StatusDNR)
-	store.what.Store(stateSanitize)
-	s.admin.fails(sanitizeCommand(nvme.SanitizeBlockErase, 0, 0, 0), nil, nvme.StatusInternalError|nvme.StatusDNR)
-	s.io.must(ioCommand(nvme.OpWrite, 0, 1, 0), bytes.Repeat([]byte{1}, 512))
-	s.close()
-	closeTarget(t, tg)
-	_, s = start()
-	defer s.close()
-	if l := nsidsOf(s.admin, nvme.CNSAllocatedNSIDs); !slices.Contains(l, nsid) {
-		t.Errorf("namespace %d is gone: %v", nsid, l)
-	}
-	if b := make([]byte, 512); s.io.do(ioCommand(nvme.OpRead, 0, 1, 0), b).Status() != 0 || b[0] != 1 {
-		t.Errorf("the block has %d", b[0])
-	}
-}
-
 // TestReservedNamespaceStays: a host without the reservation of a namespace can't delete it or change its attachment.
 func TestReservedNamespaceStays(t *testing.T) {
 	tg := newManaged(t, newMemPool(1<<20), newMemStore())

@@ -258,7 +258,6 @@ func (s *Subsystem) takeAway(ns *Namespace, by *controller) (*deletedNamespace, 
 	m.pending = append(m.pending, name)
 	if st := s.saveNamespaces(left, hosts); !st.OK() {
 		m.pending = m.pending[:len(m.pending)-1]
-		_ = s.saveNamespaces(m.created, m.hosts) // the Store may have the new state, and the next start would remove the volume
 		return nil, st
 	}
 	s.t.mu.Lock()

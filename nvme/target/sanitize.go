@@ -106,7 +106,6 @@ func (r *Request) changeSanitize() nvme.Status {
 		next.UUIDs = append(next.UUIDs, nvme.HostID(ns.uuid).String())
 	}
 	if s.saveSanitize(&next) != nil {
-		_ = s.saveSanitize(old) // the Store may have the new state, and the next start would erase
 		return nvme.StatusInternalError
 	}
 	s.noteEvent(nvme.PersistentSanitize, c, &nvme.SanitizeStartEvent{SANICAP: sanicap, CDW10: next.CDW10, CDW11: next.CDW11})

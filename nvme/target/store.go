@@ -14,10 +14,11 @@ type Store interface {
 	// Load returns what was last saved under a name; nil if nothing was.
 	Load(name string) ([]byte, error)
 	// Save replaces what is kept under a name. When it returns without an error, the new content survives a power
-	// failure; after an error, or a failure before it returns, either the old or the new content does, whole. It may
-	// block.
+	// failure. After an error the old content is still what Load returns, now and when the target is started again: a
+	// host was told that nothing has changed. A power failure before Save returns, or after an error, leaves either the
+	// old or the new content, whole. Save may block.
 	Save(name string, data []byte) error
-	// Delete deletes what is kept under a name, if there is anything.
+	// Delete deletes what is kept under a name, if there is anything, and promises the same.
 	Delete(name string) error
 }
 
