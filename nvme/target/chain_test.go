@@ -3,6 +3,7 @@ package target
 import (
 	"bytes"
 	"testing"
+	"testing/synctest"
 
 	"github.com/nvme-anywhere/nvmeof/blockdev"
 	"github.com/nvme-anywhere/nvmeof/internal/soon"
@@ -174,6 +175,48 @@ func TestRequestUsedAgain(t *testing.T) {
 			if !bytes.Equal(v.data, fresh.data) {
 				t.Error("it left other blocks than by a new request")
 			}
+		})
+	}
+}
+
+// TestLongChain: a command that has a fast volume do much doesn't keep the transport waiting, which serves others.
+func TestLongChain(t *testing.T) {
+	discard, ranges := dsm(4, nvme.DSMRange{Blocks: 4 << 10}, nvme.DSMRange{SLBA: 4 << 10, Blocks: 4 << 10},
+		nvme.DSMRange{SLBA: 8 << 10, Blocks: 4 << 10}, nvme.DSMRange{SLBA: 12 << 10, Blocks: 4 << 10})
+	copied, source := copyCommand(16<<10, 0, nvme.CopyRange{Blocks: 16 << 10})
+	for name, c := range map[string]struct {
+		cmd   nvme.Command
+		data  []byte
+		first int // operations that may keep it waiting
+		all   int
+	}{
+		"Dataset Management": {discard, ranges, 2, 4},
+		"Copy":               {copied, source, 512, 2048},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				v := newTestVolume(32<<20, 1024)
+				waiting := make(chan struct{})
+				v.fail = func(*blockdev.Request) error {
+					if len(v.log) > c.first {
+						<-waiting
+					}
+					return nil
+				}
+				s := connect(t, newTarget(t, v), testNQN)
+				defer s.close()
+				started := make(chan *fakeRequest, 1)
+				go func() { started <- s.io.start(c.cmd, c.data) }()
+				synctest.Wait()
+				if len(started) == 0 {
+					t.Error("the transport waits")
+				}
+				close(waiting)
+				r := <-started
+				if st := r.wait().Status(); !st.OK() || len(v.ops()) != c.all {
+					t.Errorf("status %#x after %d operations, want %d", uint16(st), len(v.ops()), c.all)
+				}
+			})
 		})
 	}
 }
