@@ -178,15 +178,19 @@ func (e *everything) connect(ctx context.Context) error {
 		if paths[nqn] == nil {
 			names = append(names, nqn)
 		}
-		paths[nqn] = addConfig(paths[nqn], cfg)
+		paths[nqn] = append(paths[nqn], cfg) // Crawl returns each once
 	}
 	e.subsystems(ctx, names, paths)
 	return nil
 }
 
+// maxFollowed bounds how many discovery controllers are followed, whatever they refer to as time goes by: as many as
+// Crawl asks.
+const maxFollowed = 64
+
 // service makes sure that a discovery controller is followed.
 func (e *everything) service(cfg *host.Config) {
-	if n := len(e.follows); e.follow != nil {
+	if n := len(e.follows); e.follow != nil && n < maxFollowed {
 		if e.follows = addConfig(e.follows, *cfg); len(e.follows) > n {
 			e.follow(*cfg)
 		}
@@ -196,6 +200,7 @@ func (e *everything) service(cfg *host.Config) {
 // subsystems connects to several subsystems at once, since a path that doesn't answer delays each of them, or adds
 // the paths that they have gained since.
 func (e *everything) subsystems(ctx context.Context, names []string, paths map[string][]host.Config) {
+	e.forget(paths)
 	subs, errs := make([]*multipath.Subsystem, len(names)), make([]error, len(names))
 	old := make([]*multipath.Subsystem, len(names))
 	for i, nqn := range names {
@@ -227,19 +232,29 @@ func (e *everything) subsystems(ctx context.Context, names []string, paths map[s
 	}
 }
 
-// connected returns the connected subsystem of that name, or nil if there is none or all of its paths were given
-// up.
+// forget drops the subsystems all of whose paths were given up, and what was said of subsystems that aren't found any
+// more.
+func (e *everything) forget(found map[string][]host.Config) {
+	e.subs = slices.DeleteFunc(e.subs, func(s *multipath.Subsystem) bool {
+		if s.Err() == nil {
+			return false
+		}
+		_ = s.Close()
+		return true
+	})
+	for nqn, n := range e.news {
+		if found[nqn] == nil && e.connected(nqn) == nil {
+			n.close()
+			delete(e.news, nqn)
+		}
+	}
+}
+
+// connected returns the connected subsystem of that name, or nil if there is none.
 func (e *everything) connected(nqn string) *multipath.Subsystem {
-	i := slices.IndexFunc(e.subs, func(s *multipath.Subsystem) bool { return s.SubNQN() == nqn })
-	if i < 0 {
-		return nil
+	if i := slices.IndexFunc(e.subs, func(s *multipath.Subsystem) bool { return s.SubNQN() == nqn }); i >= 0 {
+		return e.subs[i]
 	}
-	s := e.subs[i]
-	if s.Err() == nil {
-		return s
-	}
-	_ = s.Close()
-	e.subs = slices.Delete(e.subs, i, i+1)
 	return nil
 }
 

@@ -231,6 +231,29 @@ func TestConnectedOnce(t *testing.T) {
 	}
 }
 
+// TestConnectedEndless: discovery controllers that name others, and other subsystems, each time that they are asked don't
+// make connect-all follow, or remember, ever more.
+func TestConnectedEndless(t *testing.T) {
+	_, l := serveSubsystems(t, "nqn.2026-11.org.example:s")
+	e := everythingAt(t, l)
+	followed := 0
+	e.follow = func(host.Config) { followed++ }
+	for i := range 2 * maxFollowed {
+		e.failed.begin()
+		cfg := e.start
+		cfg.Remote = netip.AddrPortFrom(cfg.Remote.Addr(), uint16(i+1))
+		e.service(&cfg)
+		cfg.Remote, cfg.SubNQN = l.Addr(), fmt.Sprint("nqn.2026-11.org.example:none", i)
+		e.subsystems(t.Context(), []string{cfg.SubNQN}, map[string][]host.Config{cfg.SubNQN: {cfg}})
+		if !e.failed.any() {
+			t.Fatalf("%s is there", cfg.SubNQN)
+		}
+	}
+	if followed != maxFollowed || len(e.news) != 1 || len(e.subs) != 0 {
+		t.Errorf("%d are followed, want %d; %d and %d subsystems are remembered, want only the last", followed, maxFollowed, len(e.news), len(e.subs))
+	}
+}
+
 // TestConnectedWithoutTLS: connect-all talks in clear text to no port that demands TLS, and says so.
 func TestConnectedWithoutTLS(t *testing.T) {
 	const nqn = "nqn.2026-11.org.example:s"
