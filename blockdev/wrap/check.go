@@ -62,7 +62,21 @@ func NewChecker(v blockdev.Volume) *Checker {
 	k := &Checker{block: int64(v.Info().BlockSize), chunks: map[int64]*chunk{}}
 	k.zero = crc32.Checksum(make([]byte, k.block), castagnoli)
 	k.layer = newLayer(v, "checked", func(c *call) { c.data = &note{} }, k.back)
+	k.OnResize(k.resized) // for as long as v exists
 	return k
+}
+
+// resized forgets the blocks beyond the end, which are others if the volume grows again.
+func (k *Checker) resized(size int64) {
+	k.table.Lock()
+	defer k.table.Unlock()
+	for i := range k.chunks {
+		first := max(i*chunkBlocks, size/k.block)
+		k.change(first, (i+1)*chunkBlocks-first, func(m *mark) {
+			m.gen++
+			m.known = false
+		})
+	}
 }
 
 // Submit passes r on, and records the state of its blocks.

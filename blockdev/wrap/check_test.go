@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"os"
 	"path/filepath"
 	"runtime"
 	"testing"
@@ -156,6 +157,41 @@ func TestCheckKnows(t *testing.T) {
 	must(k.Close())
 	if found, err := k.Scrub(t.Context()); !errors.Is(err, blockdev.ErrGone) || found.Blocks == 4 {
 		t.Errorf("a scrub of a closed volume goes on: %+v, %v", found, err)
+	}
+}
+
+// TestCheckResized: blocks that were cut off aren't known any more when the volume grows again; those before them are.
+func TestCheckResized(t *testing.T) {
+	const block, size = 4096, 16 << 20
+	path := filepath.Join(t.TempDir(), "v")
+	inner, err := blockdev.OpenFile(path, blockdev.Options{Size: size, BlockSize: block})
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := wrap.NewChecker(inner)
+	defer k.Close()
+	c, b := volumetest.NewClient(k), bytes.Repeat([]byte{1}, size)
+	for n := range size >> 20 {
+		if err := c.Write(b[:1<<20], int64(n)<<20, false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, to := range []int64{5 * block, size} {
+		if err := errors.Join(os.Truncate(path, to), k.Refresh()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	found, err := k.Scrub(t.Context())
+	if err != nil || found != (wrap.Scrubbed{Blocks: 5}) {
+		t.Errorf("scrub: %+v, %v", found, err)
+	}
+	for off := int64(0); off < size; off += 1 << 20 {
+		if err := c.Read(b[:1<<20], off); err != nil {
+			t.Error(err)
+		}
+	}
+	if b[0] != 0 {
+		t.Error("nothing was cut off")
 	}
 }
 
