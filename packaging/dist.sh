@@ -23,15 +23,22 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 mkdir -p "$dist"
 
+# programs ARCH links the programs in $work/bin-ARCH, unless they are there.
+programs() {
+	[ -d "$work/bin-$1" ] && return
+	CGO_ENABLED=0 GOOS=linux GOARCH=$1 $go build -pgo=packaging/io.pgo -trimpath -ldflags "$ldflags" -o "$work/bin-$1/" ./cmd/nvmetgt ./cmd/nvmeinit
+}
+
 # What is the same for every architecture: written by programs of this one.
 common=$work/common
-CGO_ENABLED=0 $go build -pgo=packaging/io.pgo -trimpath -ldflags "$ldflags" -o "$work/native/" ./cmd/nvmetgt ./cmd/nvmeinit
+native=$($go env GOHOSTARCH)
+programs "$native"
 mkdir -p "$common/man" "$common/bash" "$common/zsh" "$common/fish"
 for p in nvmetgt nvmeinit; do
-	"$work/native/$p" man | gzip -9n >"$common/man/$p.1.gz"
-	"$work/native/$p" completion bash >"$common/bash/$p"
-	"$work/native/$p" completion zsh >"$common/zsh/_$p"
-	"$work/native/$p" completion fish >"$common/fish/$p.fish"
+	"$work/bin-$native/$p" man | gzip -9n >"$common/man/$p.1.gz"
+	"$work/bin-$native/$p" completion bash >"$common/bash/$p"
+	"$work/bin-$native/$p" completion zsh >"$common/zsh/_$p"
+	"$work/bin-$native/$p" completion fish >"$common/fish/$p.fish"
 done
 
 # Links of the documents to files that lie elsewhere in a package, and to sources, which aren't in it.
@@ -50,8 +57,8 @@ put() {
 # tree ARCH ROOT makes what both kinds of package hold.
 tree() {
 	local root=$2
-	mkdir -p "$root/bin"
-	CGO_ENABLED=0 GOOS=linux GOARCH=$1 $go build -pgo=packaging/io.pgo -trimpath -ldflags "$ldflags" -o "$root/bin/" ./cmd/nvmetgt ./cmd/nvmeinit
+	programs "$1"
+	put 755 "$work/bin-$1"/* "$root/bin"
 	put 644 "$common"/man/* "$root/share/man/man1"
 	put 644 "$common"/bash/* "$root/share/bash-completion/completions"
 	put 644 "$common"/zsh/* "$root/share/zsh/vendor-completions"
