@@ -2,6 +2,7 @@ package tests
 
 import (
 	"encoding/json"
+	"net"
 	"net/netip"
 	"slices"
 	"strings"
@@ -175,7 +176,7 @@ func TestConnectAllDiscoveryDown(t *testing.T) {
 	eventually(t, 20*time.Second, "the second question", func() bool { return strings.Count(p.stderr.String(), "host disconnected") > 1 })
 	p.kill()
 	waitText(t, &hold.stderr, "discovery: connect to "+atPort("tcp", p.remote().String())+": connection refused")
-	time.Sleep(4 * time.Second) // in which it is asked again, and not reported
+	hangUp(t, p.remote(), 4) // it is asked again, and that isn't reported
 	serve()
 	waitText(t, &hold.stderr, "discovery: "+atPort("tcp", p.remote().String())+" answers again")
 	for text, want := range map[string]int{"discovery: ": 2, absent.String(): 1} {
@@ -186,6 +187,26 @@ func TestConnectAllDiscoveryDown(t *testing.T) {
 	hold.signal(syscall.SIGINT)
 	if code := hold.wait(t, 20*time.Second); code != 0 {
 		t.Errorf("exit code %d: %s", code, hold.stderr.String())
+	}
+}
+
+// hangUp closes n TCP connections to addr as soon as they are made.
+func hangUp(t *testing.T, addr netip.AddrPort, n int) {
+	t.Helper()
+	l, err := net.ListenTCP("tcp", net.TCPAddrFromAddrPort(addr))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	if err := l.SetDeadline(time.Now().Add(time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	for range n {
+		c, err := l.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Close()
 	}
 }
 
