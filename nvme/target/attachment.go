@@ -79,8 +79,9 @@ func (t *Target) giveNamespaces(c *controller) {
 // wants reports whether a namespace is to be attached to a new controller, or a new namespace to a controller. Called
 // with Target.mu held.
 func (t *Target) wants(c *controller, ns *Namespace) bool {
-	if ns.created == c.sub.managed.hosts[c.hostNQN][ns.uuid] {
-		return !ns.private || t.attachedTo(ns, c) == 0
+	m := c.sub.managed
+	if ns.created == m.hosts[c.hostNQN][ns.uuid] {
+		return !ns.private || ns != m.attaching && t.attachedTo(ns, c) == 0
 	}
 	return false
 }
@@ -149,6 +150,7 @@ func (r *Request) changeAttachment() {
 	if st.OK() {
 		st = s.attach(ns, all, detach)
 	}
+	s.endAttach()
 	s.managed.mu.Unlock()
 	if !st.OK() {
 		r.engine.detail = wrong
@@ -162,7 +164,7 @@ func (r *Request) changeAttachment() {
 }
 
 // attachable finds the controllers of a list, or returns why a namespace can't be attached to them, or detached, and the
-// offset of the first entry that is to blame. Called with managed.mu held.
+// offset of the first entry that is to blame. Called with managed.mu held; endAttach must follow.
 func (s *Subsystem) attachable(ns *Namespace, list nvme.ControllerList, detach bool) (all []*controller, st nvme.Status, wrong uint64) {
 	t := s.t
 	t.mu.Lock()
@@ -190,7 +192,17 @@ func (s *Subsystem) attachable(ns *Namespace, list nvme.ControllerList, detach b
 			return nil, st, nvme.ControllerListOff(i)
 		}
 	}
+	if !detach {
+		s.managed.attaching = ns // until it is, no controller that is new meanwhile gets it if it is private
+	}
 	return all, nvme.StatusSuccess, 0
+}
+
+// endAttach ends what attachable began. Called with managed.mu held.
+func (s *Subsystem) endAttach() {
+	s.t.mu.Lock()
+	s.managed.attaching = nil
+	s.t.mu.Unlock()
 }
 
 // attach attaches a namespace to controllers, or detaches it, after that is saved. Called with managed.mu held.
@@ -218,6 +230,9 @@ func (s *Subsystem) attach(ns *Namespace, all []*controller, detach bool) nvme.S
 	s.t.mu.Lock()
 	defer s.t.mu.Unlock()
 	s.managed.hosts = hosts
+	if s.namespace(ns.nsid) != ns { // the operator has removed it meanwhile, and may have put another in its place
+		return nvme.StatusSuccess
+	}
 	for _, c := range all {
 		c.detach(ns.nsid, detach)
 		c.countANA(ns.anaGroup)

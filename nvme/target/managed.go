@@ -45,6 +45,8 @@ type managed struct {
 	// hosts holds for each host the namespaces whose attachment differs from what new controllers get by default. It is
 	// changed with mu and Target.mu held.
 	hosts map[string]uuidSet
+	// attaching is a namespace whose attachment is being saved; nil if there is none. It is changed like hosts.
+	attaching *Namespace
 }
 
 // uuidSet is a set of namespaces by UUID: an NSID may later be that of another namespace.
