@@ -7,11 +7,9 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
-// discoveryChanged notes that the discovery log has changed, and tells the discovery controllers.
+// discoveryChanged tells the discovery controllers that the discovery log has changed. What changes it also counts that
+// in generation, with mu held all the while: hosts that read the log in pieces rely on it.
 func (t *Target) discoveryChanged() {
-	t.mu.Lock()
-	t.generation++
-	t.mu.Unlock()
 	for _, c := range t.controllersOf(t.discovery) {
 		c.mu.Lock()
 		out := c.raise(eventDiscovery)

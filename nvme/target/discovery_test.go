@@ -362,3 +362,43 @@ func TestDiscoveryOfMany(t *testing.T) {
 		t.Errorf("a piece of %d KiB has %d KiB of memory allocated", nvme.PageSize>>10, each>>10)
 	}
 }
+
+// TestDiscoveryGeneration: what a host reads while something changes has the generation of either the old log or the
+// new one, so that a host that reads in pieces notices (NVMe base, "Discovery Log Page", GENCTR).
+func TestDiscoveryGeneration(t *testing.T) {
+	tg := newANATarget(t)
+	at := netip.MustParseAddrPort("192.0.2.1:4421")
+	host, q := connectAt(t, tg, at), dial(t, tg)
+	defer host.close()
+	connectAdmin(q, nvme.DiscoveryNQN, 0)
+	if err := tg.SetANAState(2, 7, nvme.ANAInaccessible); err != nil {
+		t.Fatal(err)
+	}
+	enableEvents(host.admin, nvme.AENANA)
+	logs := map[uint64]string{}
+	read := func() {
+		h, entries := discover(t, q)
+		if log := fmt.Sprint(describe(entries)); logs[h.GENCTR] == "" {
+			logs[h.GENCTR] = log
+		} else if log != logs[h.GENCTR] {
+			t.Errorf("generation %d is both %s and %s", h.GENCTR, logs[h.GENCTR], log)
+		}
+	}
+	host.admin.answering = func(fr *fakeRequest) {
+		if fr.Cmd.Opcode() == nvme.OpAsyncEvent {
+			read() // the change is half done
+		}
+	}
+	for _, change := range []func() error{
+		func() error { return tg.AddPort(Port{ID: 3, Transport: nvme.TransportTCP, Addr: at}) },
+		func() error { return tg.RemovePort(nvme.TransportTCP, at) },
+	} {
+		told := host.admin.start(asyncEvent(1), nil)
+		read()
+		if err := change(); err != nil || !told.answered() {
+			t.Errorf("%v; told: %v", err, told.answered())
+		}
+		read()
+		readANA(host.admin, 0, false)
+	}
+}

@@ -99,6 +99,7 @@ func (t *Target) addPort(p Port) error {
 	p.ana = new(anaStates)
 	t.totals(p.Transport) // counters exist from the start, for monitoring that looks for increases
 	t.ports = append(t.ports, p)
+	t.generation++
 	return nil
 }
 
@@ -157,6 +158,7 @@ func (t *Target) RemovePort(transport nvme.TransportType, addr netip.AddrPort) e
 	for i := range t.ports {
 		if t.ports[i].Transport == transport && t.ports[i].Addr == addr {
 			t.ports = append(t.ports[:i:i], t.ports[i+1:]...)
+			t.generation++
 			told := t.spreadANA()
 			t.mu.Unlock()
 			t.portsChanged(told)

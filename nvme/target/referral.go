@@ -58,6 +58,7 @@ func (t *Target) AddReferral(r Referral) error {
 		}
 	}
 	t.referrals = append(t.referrals, r)
+	t.generation++
 	t.mu.Unlock()
 	t.discoveryChanged()
 	return nil
@@ -69,6 +70,7 @@ func (t *Target) RemoveReferral(transport nvme.TransportType, addr netip.AddrPor
 	for i := range t.referrals {
 		if t.referrals[i].Transport == transport && t.referrals[i].Addr == addr {
 			t.referrals = append(t.referrals[:i:i], t.referrals[i+1:]...)
+			t.generation++
 			t.mu.Unlock()
 			t.discoveryChanged()
 			return nil

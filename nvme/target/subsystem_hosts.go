@@ -31,7 +31,11 @@ func (s *Subsystem) SetHosts(anyHost bool, hosts []string) error {
 			return configError("subsystem %s: host: %v", s.nqn, err)
 		}
 	}
-	s.access.Store(newAccess(anyHost, hosts))
+	a := newAccess(anyHost, hosts)
+	s.t.mu.Lock()
+	s.access.Store(a)
+	s.t.generation++
+	s.t.mu.Unlock()
 	s.t.discoveryChanged()
 	return nil
 }

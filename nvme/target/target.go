@@ -162,6 +162,7 @@ func (t *Target) enter(s *Subsystem) error {
 		return ErrClosed
 	}
 	t.subsystems[s.nqn], t.inOrder = s, nil
+	t.generation++
 	t.spreadANA()
 	return nil
 }
@@ -193,6 +194,7 @@ func (t *Target) TakeSubsystem(nqn string) (wait func(), err error) {
 	}
 	delete(t.subsystems, nqn)
 	t.inOrder = nil
+	t.generation++
 	s.removed = true
 	t.changing[nqn] = true
 	t.mu.Unlock()
