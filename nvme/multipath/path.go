@@ -40,6 +40,7 @@ func newPath(s *Subsystem, cfg *host.Config) *path {
 		case nvme.EventANAChanged:
 			poke(p.reread)
 		case nvme.EventNamespaceChanged:
+			s.notices.Add(1)
 			poke(p.rescan)
 		}
 		if event != nil {

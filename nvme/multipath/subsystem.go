@@ -22,7 +22,8 @@ type Subsystem struct {
 	stop     context.CancelFunc
 	work     sync.WaitGroup // the goroutines of paths
 	done     chan struct{}
-	several  atomic.Bool // there is or was more than one path
+	several  atomic.Bool   // there is or was more than one path
+	notices  atomic.Uint64 // that namespaces changed
 
 	mu      sync.Mutex // guards everything below, and the fields of paths, ways and spaces that say so
 	paths   []*path

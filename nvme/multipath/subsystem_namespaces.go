@@ -88,6 +88,7 @@ func (s *Subsystem) Namespace(ctx context.Context, nsid uint32) (*Namespace, err
 	var base *host.Namespace
 	var absent error // it isn't attached to a controller
 	var errs []error
+	defer s.lookAgain(s.notices.Load())
 	for _, c := range s.Controllers() {
 		ns, err := c.Namespace(ctx, nsid)
 		switch {
@@ -131,6 +132,19 @@ func (s *Subsystem) Namespace(ctx context.Context, nsid uint32) (*Namespace, err
 		base = n.base
 	}
 	return n.opened(base), nil
+}
+
+// lookAgain has all paths look at the namespaces again if there were notices since there had been that many: they may
+// have done so before they knew a namespace that was being opened, and what was found of that may be outdated.
+func (s *Subsystem) lookAgain(notices uint64) {
+	if s.notices.Load() == notices {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, p := range s.paths {
+		poke(p.rescan)
+	}
 }
 
 // space returns the space of a namespace that was opened, or nil. Called with mu held.
