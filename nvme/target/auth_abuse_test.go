@@ -2,6 +2,7 @@ package target
 
 import (
 	"errors"
+	"net/netip"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -12,12 +13,12 @@ import (
 
 // occupy takes every place in which authentications are computed; the function that it returns frees them.
 func occupy(tg *Target) (free func()) {
-	for range cap(tg.computing) {
-		tg.computing <- struct{}{}
+	for range computingPlaces() {
+		tg.computing.take(netip.Addr{})
 	}
 	return func() {
-		for range cap(tg.computing) {
-			<-tg.computing
+		for range computingPlaces() {
+			tg.computing.leave()
 		}
 	}
 }

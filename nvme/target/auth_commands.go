@@ -2,7 +2,6 @@ package target
 
 import (
 	"cmp"
-	"runtime"
 	"sync/atomic"
 	"time"
 
@@ -169,12 +168,12 @@ func (r *Request) withAuth(a *queueAuth, work, then func()) {
 	q := r.engine.q
 	a.timer.Stop()
 	go func() {
-		q.t.computing <- struct{}{}
+		q.t.computing.take(q.attr.Remote.Addr())
 		before := a.tx.step
 		if q.state.Load() != queueDown {
 			work()
 		}
-		<-q.t.computing
+		q.t.computing.leave()
 		q.seen.Store(q.t.Now())
 		if q.state.Load() != queueDown {
 			r.authStepped(a, before)
@@ -183,10 +182,6 @@ func (r *Request) withAuth(a *queueAuth, work, then func()) {
 		then()
 	}()
 }
-
-// computingPlaces is how many authentications of all hosts are computed at once: one less than there are processors, so
-// that one is left for everything else.
-func computingPlaces() int { return max(1, min(runtime.NumCPU(), runtime.GOMAXPROCS(0))-1) }
 
 // authStepped acts on the result of a step, which began in step before.
 func (r *Request) authStepped(a *queueAuth, before authStep) {

@@ -288,16 +288,12 @@ func TestAuthenticationFields(t *testing.T) {
 func TestAuthenticationOneAtATime(t *testing.T) {
 	tg, s := demand(t)
 	c, _ := connectUnknown(t, tg, 0)
-	for range cap(tg.computing) {
-		tg.computing <- struct{}{} // others compute
-	}
+	free := occupy(tg) // others compute
 	b := (&nvme.AuthNegotiate{TID: 9, Hash: nvme.AuthHashes(), DH: nvme.DHGroups()}).AppendTo(nil)
 	first := c.start(authSend(len(b)), b)
 	c.fails(authSend(len(b)), b, nvme.StatusCommandSequence)
 	c.fails(authReceive(4096), make([]byte, 4096), nvme.StatusCommandSequence)
-	for range cap(tg.computing) {
-		<-tg.computing
-	}
+	free()
 	if st := first.wait().Status(); st != nvme.StatusSuccess {
 		t.Errorf("status %#x", uint16(st))
 	}

@@ -183,9 +183,7 @@ func TestAuthenticationQueues(t *testing.T) {
 			t.Fatal(err)
 		}
 		c, _ := connectUnknown(t, tg, 1000)
-		for range cap(tg.computing) {
-			tg.computing <- struct{}{} // others compute
-		}
+		free := occupy(tg) // others compute
 		done := make(chan error)
 		go func() { done <- newAuthHost(c, s).run() }()
 		for range 9 { // the host of the test gives up after 10 s
@@ -194,9 +192,7 @@ func TestAuthenticationQueues(t *testing.T) {
 		if c.isClosed() {
 			t.Fatalf("it ended with %v", c.reason)
 		}
-		for range cap(tg.computing) {
-			<-tg.computing
-		}
+		free()
 		if err := <-done; err != nil {
 			t.Error(err)
 		}

@@ -201,6 +201,7 @@
 //	too many connections: which one gives way                    newcomers.go
 //	Connect, Disconnect, properties                              connect.go, fabrics.go, property.go
 //	DH-HMAC-CHAP: secrets, commands, protocol                    auth.go, auth_commands.go, auth_transaction.go
+//	whose authentication is computed next                        auth_turns.go
 //	enable, reset, shutdown, fatal, CSTS                         controller.go, settle.go
 //	keep-alive; commands of silent hosts that have waited        keepalive.go
 //	a graceful stop of the whole target                          drain.go

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"maps"
 	"math/rand/v2"
+	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -25,7 +26,7 @@ type Target struct {
 	store  Store     // nil: nothing persists
 
 	auth      atomic.Pointer[Authentication] // nil: no host has to authenticate itself
-	computing chan struct{}                  // holds an element for each authentication that is being computed
+	computing authTurns                      // of authentications
 
 	buffers bufferList
 
@@ -71,7 +72,7 @@ func New(c Config) (*Target, error) {
 		log:         limitlog.New(c.Log),
 		epoch:       time.Now(),
 		store:       c.Store,
-		computing:   make(chan struct{}, computingPlaces()),
+		computing:   authTurns{free: computingPlaces(), waiting: map[netip.Addr][]chan struct{}{}},
 		idle:        make(chan struct{}),
 		subsystems:  map[string]*Subsystem{},
 		changing:    map[string]bool{},
