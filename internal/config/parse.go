@@ -16,6 +16,7 @@ import (
 
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/lexer"
 	"github.com/goccy/go-yaml/parser"
 	"github.com/goccy/go-yaml/token"
 
@@ -57,12 +58,21 @@ func Parse(name string, b []byte) (*Config, error) {
 		return nil, fe
 	}
 	var file *ast.File
-	err := guarded(func() (err error) { file, err = parser.ParseBytes(b, 0); return err })
+	var fe *FieldError
+	err := guarded(func() (err error) {
+		tokens := lexer.Tokenize(string(b))
+		if fe = tooDeep(tokens); fe == nil {
+			file, err = parser.Parse(tokens, 0)
+		}
+		return err
+	})
 	if err != nil {
 		return nil, located(name, err)
 	}
-	var fe *FieldError
-	if err := guarded(func() error { fe = cmp.Or(second(file), endless(file), misfit(file)); return nil }); err != nil {
+	if fe == nil {
+		err = guarded(func() error { fe = cmp.Or(second(file), endless(file), misfit(file)); return nil })
+	}
+	if err != nil {
 		return nil, located(name, err)
 	}
 	if fe != nil {
@@ -91,6 +101,34 @@ func notUTF8(b []byte) *FieldError {
 	for line := range bytes.Lines(b) {
 		if n++; !utf8.Valid(line) {
 			return &FieldError{Line: n, Err: errors.New("it is not UTF-8: write it so; a path that is not needs another name, or a link that has one")}
+		}
+	}
+	return nil
+}
+
+// maxDepth bounds how deep lists and keys may lie in one another; those of a configuration do so six deep. Per level the
+// YAML library takes memory for the names of all levels above: gigabytes for 50,000 brackets, which would end a running
+// target that reads its file again.
+const maxDepth = 100
+
+// tooDeep finds where brackets, or what a single line begins ("- - - a"), are nested deeper than maxDepth. Deeper
+// indentation needs no limit: so many spaces don't fit into a file.
+func tooDeep(tokens token.Tokens) *FieldError {
+	brackets, line, begun := 0, 0, 0
+	for _, t := range tokens {
+		if t.Position.Line != line {
+			line, begun = t.Position.Line, 0
+		}
+		switch t.Type {
+		case token.SequenceStartType, token.MappingStartType:
+			brackets++
+		case token.SequenceEndType, token.MappingEndType:
+			brackets = max(brackets-1, 0)
+		case token.SequenceEntryType, token.MappingKeyType:
+			begun++
+		}
+		if brackets > maxDepth || begun > maxDepth {
+			return &FieldError{Line: line, Err: fmt.Errorf("lists or keys lie in one another more than %d deep", maxDepth)}
 		}
 	}
 	return nil

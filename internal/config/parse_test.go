@@ -89,6 +89,11 @@ type mistake struct{ text, want string }
 var malformed = []mistake{
 	{"", "f: subsystems: there are none"},
 	{"sub: [\n", "f:1: "},
+	{"subsystems: " + strings.Repeat("[", 101) + "\n", "f:1: lists or keys lie in one another more than 100 deep"},
+	{"subsystems: " + strings.Repeat("[{a: ", 51) + "\n", "f:1: lists or keys lie in one another"},
+	{"subsystems:\n" + strings.Repeat("[\n", 101) + "\n", "f:102: lists or keys lie in one another"},
+	{"subsystems:\n" + strings.Repeat("- ", 101) + "a\n", "f:2: lists or keys lie in one another"},
+	{strings.Repeat("? ", 101) + "a\n", "f:1: lists or keys lie in one another"},
 	{good + "  - volume: caf\xe9.img\n", "f:5: it is not UTF-8"},
 	{"# caf\xe9\r\n" + good, "f:1: it is not UTF-8"},
 	{good + "lisen: []\n", `f:5: there is no key "lisen"; is "listen" meant?`},
