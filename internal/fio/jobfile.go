@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"unicode"
 )
 
 // SyntaxError reports a line of a job file that can't be used.
@@ -53,6 +54,8 @@ func Parse(name string, r io.Reader) (*File, error) {
 		}
 		switch {
 		case line == "":
+		case strings.ContainsFunc(line, shapeless):
+			return bad("%q: want no control characters, which a terminal would obey", line)
 		case line[0] == '[':
 			section, ok := strings.CutSuffix(line[1:], "]")
 			if section = strings.TrimSpace(section); !ok || section == "" {
@@ -90,6 +93,10 @@ func Parse(name string, r io.Reader) (*File, error) {
 	f.Global = global.Given()
 	return f, nil
 }
+
+// shapeless reports whether r would do something to a terminal in place of being shown: names of jobs, and text in
+// errors, are printed.
+func shapeless(r rune) bool { return r != '\t' && !unicode.IsGraphic(r) }
 
 // uncomment returns the part of a line before a comment.
 func uncomment(line string) string {
