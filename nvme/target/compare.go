@@ -3,6 +3,7 @@ package target
 import (
 	"bytes"
 	"sync"
+	"sync/atomic"
 
 	"github.com/nvme-anywhere/nvmeof/blockdev"
 	"github.com/nvme-anywhere/nvmeof/nvme"
@@ -11,8 +12,14 @@ import (
 // Compare and Verify read their range piece by piece. Verify reads into the transport's memory; Compare and Copy, whose
 // host data may be there, have memory of their own.
 
-// pieceSize is the size of a piece, in bytes, unless a block is larger.
-const pieceSize = 16 << 10
+// Sizes of a piece, in bytes. One that is read directly from a disk takes nearly as long if it is short, since operations
+// aren't overlapped; but what is outside of the transport's memory has to be bounded. So of Compares and Copies only
+// mostPieces at a time have long ones. A short one may be one block that is larger.
+const (
+	pieceSize  = 128 << 10
+	shortPiece = 16 << 10
+	mostPieces = 64
+)
 
 // verifyLimit is VSL: a Verify covers 2^8 pages, 1 MiB, as a Read may by default. It moves no data, so that nothing else
 // bounds what a host can have read at once while those that share its RNIC wait.
@@ -28,7 +35,7 @@ func (r *Request) compare() {
 
 func (r *Request) compareData() {
 	e := &r.engine
-	e.chain.piece = newPiece(e.ns.pieceSize())
+	e.chain.piece = e.ns.newPiece(e.bytes)
 	r.scan((*Request).nextCompare)
 }
 
@@ -47,12 +54,10 @@ func (r *Request) verify() {
 		return
 	}
 	e.bytes = int(e.io.Length)
-	r.withMemory(int(min(e.io.Length, int64(e.ns.pieceSize()))), (*Request).verifyVolume)
+	r.withMemory(int(min(e.io.Length, pieceSize)), (*Request).verifyVolume)
 }
 
 func (r *Request) verifyVolume() { r.scan((*Request).nextPiece) }
-
-func (ns *Namespace) pieceSize() int { return max(pieceSize, 1<<ns.shift) }
 
 // scan reads the range of e.io.
 func (r *Request) scan(next func(*Request) bool) {
@@ -93,7 +98,10 @@ func (r *Request) nextPiece() bool {
 		r.endChain(nvme.StatusSuccess)
 		return false
 	}
-	n := min(c.end-c.pos, e.ns.pieceSize())
+	n := min(c.end-c.pos, pieceSize)
+	if c.piece != nil {
+		n = min(n, len(c.piece.bytes))
+	}
 	e.io.Offset += e.io.Length
 	e.io.Length = int64(n)
 	e.io.Bufs = e.io.Bufs[:0]
@@ -158,19 +166,34 @@ type piece struct {
 
 const pieceAlign = 4096
 
-var piecePool = sync.Pool{New: func() any { return makePiece(pieceSize) }}
+var (
+	piecePool      = sync.Pool{New: func() any { return makePiece(pieceSize) }}
+	shortPiecePool = sync.Pool{New: func() any { return makePiece(shortPiece) }}
+	pieces         atomic.Int32 // of pieceSize, in use
+)
 
-func newPiece(n int) *piece {
-	if n > pieceSize {
-		return makePiece(n)
+// newPiece returns memory for a command with n bytes.
+func (ns *Namespace) newPiece(n int) *piece {
+	if n > shortPiece {
+		if pieces.Add(1) <= mostPieces {
+			return piecePool.Get().(*piece)
+		}
+		pieces.Add(-1)
 	}
-	return piecePool.Get().(*piece)
+	if block := 1 << ns.shift; block > shortPiece {
+		return makePiece(block)
+	}
+	return shortPiecePool.Get().(*piece)
 }
 
 func makePiece(n int) *piece { return &piece{alignedMemory(n, pieceAlign)} }
 
 func (p *piece) free() {
-	if len(p.bytes) == pieceSize {
+	switch len(p.bytes) {
+	case pieceSize:
+		pieces.Add(-1)
 		piecePool.Put(p)
+	case shortPiece:
+		shortPiecePool.Put(p)
 	}
 }

@@ -79,7 +79,7 @@ func (r *Request) haveCopyRanges() {
 		return
 	}
 	e.bytes = int(total << e.ns.shift)
-	e.chain.piece = newPiece(e.ns.pieceSize())
+	e.chain.piece = e.ns.newPiece(e.bytes)
 	e.chain.copy = copyState{to: int64(to << e.ns.shift)}
 	r.run(n, (*Request).nextCopy)
 }
@@ -120,7 +120,7 @@ func (r *Request) nextCopy() bool {
 		c.pos++
 		at.from, at.left = int64(d.SLBA<<e.ns.shift), int64(d.Blocks)<<e.ns.shift
 	}
-	n := min(at.left, int64(e.ns.pieceSize()))
+	n := min(at.left, int64(len(c.piece.bytes)))
 	r.ask(blockdev.OpRead, at.from, n)
 	e.io.Bufs = append(e.io.Bufs, c.piece.bytes[:n])
 	at.from, at.left, at.written = at.from+n, at.left-n, false
