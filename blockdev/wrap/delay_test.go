@@ -47,3 +47,21 @@ func TestDelayOfSlow(t *testing.T) {
 		v.Close()
 	})
 }
+
+// TestShortDelay: delays that are shorter than the runtime's timers are late last no longer than that.
+func TestShortDelay(t *testing.T) {
+	v := open(t, "delay:50us-200us:mem:1MiB")
+	defer v.Close()
+	c := volumetest.NewClient(v)
+	least, shortest := 50*time.Microsecond, time.Hour
+	for range 99 {
+		began := time.Now()
+		if err := c.Write(make([]byte, 4096), 0, false); err != nil {
+			t.Fatal(err)
+		}
+		shortest = min(shortest, time.Since(began))
+	}
+	if shortest < least || shortest >= time.Millisecond {
+		t.Errorf("the shortest of 99 writes took %v, want %v to %v", shortest, least, time.Millisecond)
+	}
+}
