@@ -143,10 +143,10 @@ func (j *job) fill() {
 	j.mu.Lock()
 	j.think.filling = false
 	j.settle()
-	thinking := j.think.state != thinkNot
+	idle := j.think.state == thinkNot && j.unhold() // before a completion can begin a rest
 	j.mu.Unlock()
-	if !thinking {
-		j.leave()
+	if idle {
+		j.task.jobIdle()
 	}
 }
 
@@ -199,16 +199,22 @@ func (j *job) unstarted(until int64) uint64 {
 // leave announces that no more operations will come, apart from those that follow from outstanding ones.
 func (j *job) leave() {
 	j.mu.Lock()
-	last := j.held && j.busy == 0
+	idle := j.unhold()
+	j.mu.Unlock()
+	if idle {
+		j.task.jobIdle()
+	}
+}
+
+// unhold is leave, but leaves it to the caller to tell the task if the job is idle. Called with mu held.
+func (j *job) unhold() (idle bool) {
+	idle = j.held && j.busy == 0
 	j.held = false
-	if last {
+	if idle {
 		j.end(nanotime())
 	}
 	j.think.stop()
-	j.mu.Unlock()
-	if last {
-		j.task.jobIdle()
-	}
+	return idle
 }
 
 // end records when the job ended; each clone ends at its own time. Reading back afterwards isn't measured. Called

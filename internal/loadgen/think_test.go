@@ -225,3 +225,40 @@ func TestEndBeforeTheStart(t *testing.T) {
 		}
 	})
 }
+
+func isClosed(c chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+// TestThinkTimeContended: a rest that comes just after the operation before it was started doesn't end the job.
+func TestThinkTimeContended(t *testing.T) {
+	s := spec("randread")
+	s.IODepth, s.ThinkTime, s.ThinkIOs, s.NumberIOs, s.IOSize = 1, time.Nanosecond, 1, 700, 1<<40
+	d := &fakeDevice{}
+	r := &run{idle: make(chan struct{}), failed: make(chan struct{})}
+	if err := r.makeTasks(d, []Spec{s}); err != nil {
+		t.Fatal(err)
+	}
+	r.running.Store(1)
+	j, other := r.jobs[0], sync.WaitGroup{}
+	other.Go(func() { // it wants the job's lock all the time, so that operations end at any moment
+		for over := false; !over; {
+			j.mu.Lock()
+			for range 50 {
+				over = over || isClosed(r.idle)
+			}
+			j.mu.Unlock()
+		}
+	})
+	r.tasks[0].hold(0)
+	r.tasks[0].begin()
+	other.Wait()
+	if n := d.count.Load(); n != s.NumberIOs {
+		t.Errorf("%d operations, want %d", n, s.NumberIOs)
+	}
+}
