@@ -1,6 +1,7 @@
 package blockdev
 
 import (
+	"sync/atomic"
 	"testing"
 
 	"github.com/ncw/directio"
@@ -25,16 +26,22 @@ func TestRow(t *testing.T) {
 	t.Run("page cache", func(t *testing.T) { testRow(t, openInternal(t, IOBuffered), OpWrite) })
 }
 
-// testRow has a few requests resubmitted by their answers.
+// testRow has a few requests resubmitted by their answers. A read that the kernel declines to do asynchronously, because
+// the disk is busy, is answered by a worker, in no row: it doesn't count.
 func testRow(t *testing.T, v *file, op Op) {
-	const n, times = 8, 200
+	const n, times, most = 8, 200, 100_000
 	mem := directio.AlignedBlock(n * 4096)
 	var g gathering
-	left, end := n, make(chan error, 1)
+	var declined atomic.Int32
+	left, end := n, make(chan error, n)
 	for i := range n {
 		r := &Request{Op: op, Offset: int64(i) * 4096, Length: 4096, Bufs: [][]byte{mem[i*4096:][:4096]}}
 		k := 0
 		r.Complete = func(*Request) {
+			if r.Row == nil && op == OpRead && r.Err == nil && declined.Add(1) < most {
+				v.Submit(r)
+				return
+			}
 			if r.Row == nil {
 				t.Errorf("answer %d of request %d is in no row", k, i)
 				end <- r.Err
