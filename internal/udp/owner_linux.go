@@ -41,8 +41,8 @@ const tableLooks = 5
 // ownerInode finds the socket that keeps us from binding to addr.
 func ownerInode(addr netip.AddrPort) (inode uint64, at netip.AddrPort, found bool) {
 	for range tableLooks {
-		for _, path := range []string{"/proc/net/udp", "/proc/net/udp6"} {
-			f, err := os.Open(path)
+		for _, table := range []string{"udp", "udp6"} {
+			f, err := os.Open("/proc/thread-self/net/" + table) // /proc/net is of the first thread's network namespace
 			if err != nil {
 				continue
 			}

@@ -4,7 +4,9 @@ package udp
 
 import (
 	"errors"
+	"fmt"
 	"net/netip"
+	"os"
 	"runtime"
 	"strings"
 	"testing"
@@ -103,5 +105,20 @@ func TestLoopbackDown(t *testing.T) {
 	}
 	if errors.Is(err, ErrNotLocal) || !strings.Contains(err.Error(), "down") || !strings.Contains(err.Error(), "ip link set lo up") {
 		t.Error(err)
+	}
+}
+
+// TestOwnerInNamespace: who has a port is looked up in the network namespace of the thread that wants it, which may not
+// be that of the process.
+func TestOwnerInNamespace(t *testing.T) {
+	runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
+	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+		t.Skip("a network namespace takes root:", err)
+	}
+	addresses(t, "link set lo up")
+	held := listen(t, loop4, Config{})
+	_, err := Listen(held.LocalAddr(), Config{})
+	if want := fmt.Sprintf("process %d", os.Getpid()); !errors.Is(err, ErrInUse) || !strings.Contains(err.Error(), want) {
+		t.Errorf("%v; want an error that names the owner, %q", err, want)
 	}
 }
