@@ -84,8 +84,11 @@ func (l *link) cut() {
 	queues := l.queues
 	l.queues = nil
 	l.mu.Unlock()
+	for _, q := range queues { // at once: the target ends all connections of a controller that has lost one, for that reason
+		q.mu.Lock()
+	}
 	for _, q := range queues {
-		q.end(errCut)
+		q.die(errCut)
 	}
 }
 
@@ -157,6 +160,11 @@ func (q *loopQueue) Close() error {
 
 func (q *loopQueue) end(err error) {
 	q.mu.Lock()
+	q.die(err)
+}
+
+// die is end with mu held, and unlocks it.
+func (q *loopQueue) die(err error) {
 	if !q.dead {
 		q.dead, q.err = true, err
 	}
