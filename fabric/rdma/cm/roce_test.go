@@ -215,7 +215,7 @@ func TestOverRNIC(t *testing.T) {
 	target := openRNIC(t, netip.AddrPortFrom(loopback(), 0))
 	host := openRNIC(t, netip.AddrPortFrom(loopback(), target.addr.Port()))
 	l, dst := target.listener()
-	const interval = 512 * time.Millisecond // the shortest time after which a message is repeated
+	const interval = 300 * time.Millisecond // the shortest time after which a message is repeated
 	var longest time.Duration
 	for i := range 3 {
 		t.Run(fmt.Sprint(i), func(*testing.T) {
