@@ -190,29 +190,25 @@ func TestPathsTwoTargets(t *testing.T) {
 	cfg := target.Config{Subsystems: []target.SubsystemConfig{
 		{NQN: testNQN, AllowAnyHost: true, Namespaces: []target.NamespaceConfig{{Volume: v}}},
 	}}
-	_, one := serveConfig(t, cfg)
+	first, one := serveConfig(t, cfg)
 	second, two := serveConfig(t, cfg)
-	load := start(t, "nvmeinit", verifyLoad("5s", "--path", atPort("tcp", one.String()), "--path", atPort("rdma", two.String()))...)
-	eventually(t, 20*time.Second, "requests to the second target", func() bool {
-		for _, c := range second.Snapshot().Subsystems {
-			for _, n := range c.Namespaces {
-				if n.IO.Write.Ops > 100 {
-					return true
-				}
-			}
-		}
-		return false
-	})
+	at, stays, goes := &targetProgram{addr: one.Addr()}, atPort("tcp", one.String()), atPort("rdma", two.String())
+	load := at.endlessLoad(t, "--path", stays, "--path", goes)
+	writesTo := func(tgt *target.Target) uint64 { return tgt.Snapshot().Subsystems[0].Namespaces[0].IO.Write.Ops }
+	eventually(t, 20*time.Second, "writes to the second target", func() bool { return writesTo(second) > 100 })
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	if err := second.Close(ctx); err != nil {
 		t.Error(err)
 	}
-	paths := load.pathReports(t, 0)
-	if r := paths[atPort("rdma", two.String())]; r.Losses != 1 || r.State == "live" {
+	eventually(t, time.Minute, "the loss of "+goes, func() bool { return load.said(goes, "reconnecting") })
+	before := writesTo(first)
+	eventually(t, 20*time.Second, "writes to the first target", func() bool { return writesTo(first) > before+100 })
+	paths := at.endVerified(t, load)
+	if r := paths[goes]; r.Losses != 1 || r.State == "live" {
 		t.Errorf("the path to the target that is gone: %+v", r)
 	}
-	if r := paths[atPort("tcp", one.String())]; r.Losses != 0 || r.State != "live" {
+	if r := paths[stays]; r.Losses != 0 || r.State != "live" {
 		t.Errorf("the other: %+v", r)
 	}
 }
