@@ -191,7 +191,7 @@ func TestLongChain(t *testing.T) {
 		all   int
 	}{
 		"Dataset Management": {discard, ranges, 2, 4},
-		"Copy":               {copied, source, 512, 2048},
+		"Copy":               {copied, source, atOnce / pieceSize, 2 * (16 << 20) / pieceSize},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
