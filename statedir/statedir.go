@@ -20,7 +20,8 @@ var ErrInUse = errors.New("state directory in use")
 type Dir struct {
 	path string
 	dir  *os.File // locked
-	mu   sync.Mutex
+
+	mu sync.Mutex // one change at a time, and none after Close
 }
 
 // suffix ends the names of files that hold state; unfinished is added to that of one being written.
@@ -95,8 +96,13 @@ func escape(path string) string {
 	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(path)
 }
 
-// Close releases the directory. After that, every method fails with an error that matches fs.ErrClosed.
-func (d *Dir) Close() error { return d.dir.Close() }
+// Close releases the directory, after the Save or Delete that is under way. After that, every method fails with an error
+// that matches fs.ErrClosed.
+func (d *Dir) Close() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.dir.Close()
+}
 
 // file returns the path of the file for a name. It fails after Close, when another program may have the directory.
 func (d *Dir) file(name string) (string, error) {
@@ -153,12 +159,12 @@ func (d *Dir) Delete(name string) error { return d.change(name, remove) }
 
 // change has f change a file, and makes that durable, or undoes it.
 func (d *Dir) change(name string, f func(path string) error) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	path, err := d.file(name)
 	if err != nil {
 		return err
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
 	old, unread := read(path)
 	if err := f(path); err != nil {
 		return err

@@ -6,8 +6,10 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -81,6 +83,45 @@ func TestClosed(t *testing.T) {
 	if b, err := d.Load("a"); err != nil || string(b) != "before" {
 		t.Errorf("%q, %v", b, err)
 	}
+}
+
+// TestCloseDuringSave: a directory is released, to another program perhaps, only after what is being saved there. The
+// Save hangs, as its new file is a pipe that nobody reads, until the directory has been found in use.
+func TestCloseDuringSave(t *testing.T) {
+	path := t.TempDir()
+	d := open(t, path)
+	pipe := filepath.Join(path, "a"+suffix+unfinished)
+	if err := unix.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var saving, closing sync.WaitGroup
+	saving.Go(func() { _ = d.Save("a", nil) }) // it fails, as a pipe can't be made durable
+	for d.mu.TryLock() { // until something is being saved
+		d.mu.Unlock()
+		runtime.Gosched()
+	}
+	closing.Go(func() {
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	for range 1000 {
+		runtime.Gosched()
+	}
+	if other, err := Open(path); !errors.Is(err, ErrInUse) {
+		t.Errorf("opened during a Save: %v", err)
+		if err == nil {
+			other.Close()
+		}
+	}
+	r, err := os.OpenFile(pipe, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	saving.Wait()
+	closing.Wait()
+	open(t, path).Close()
 }
 
 // TestLoadNoFile: something that isn't a regular file is refused at once. A pipe would never be read to its end, nor
