@@ -493,6 +493,31 @@ func TestPairsTakeTurns(t *testing.T) {
 	}
 }
 
+// TestWithdrawBeforeInclude: a pair of a silent host waits again before it gives the namespace to others. If its
+// connection ends between the two, only the second wait is withdrawn: the first has had its turn.
+func TestWithdrawBeforeInclude(t *testing.T) {
+	ns := newTarget(t, newTestVolume(1<<20, 512)).Subsystem(testNQN).namespace(1)
+	r := new(Request)
+	turns, others := 0, 0
+	ns.exclude(r, func() {
+		if turns++; turns > 1 {
+			return
+		}
+		ns.exclude(r, func() { t.Error("the pair that was withdrawn has its turn") })
+		if out := ns.withdraw(func(*Request) bool { return true }); len(out) != 1 || out[0] != r {
+			t.Errorf("withdrawn: %v", out)
+		}
+	})
+	if turns != 1 {
+		t.Fatalf("the first wait had %d turns", turns)
+	}
+	ns.exclude(nil, func() { others++; ns.include() })
+	ns.include()
+	if others != 1 || ns.excluded() {
+		t.Errorf("others had %d turns", others)
+	}
+}
+
 // TestAbortChain: a command of many operations ends between two of them, and the Abort with it.
 func TestAbortChain(t *testing.T) {
 	v := newTestVolume(1<<20, 512)

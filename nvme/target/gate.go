@@ -251,24 +251,22 @@ func (ns *Namespace) next() {
 func (ns *Namespace) withdraw(match func(*Request) bool) (out []*Request) {
 	g := &ns.gate
 	g.mu.Lock()
-	var first *Request
-	if len(g.owners) > 0 {
-		first = g.owners[0].r
-	}
+	first := false // was removed
 	kept := g.owners[:0]
 	for i, o := range g.owners {
 		if i == 0 && g.running || o.r == nil || !match(o.r) { // a running one may have been answered
 			kept = append(kept, o)
 		} else {
 			out = append(out, o.r)
+			first = first || i == 0
 		}
 	}
 	clear(g.owners[len(kept):])
 	g.owners = kept
-	if len(out) == 0 || out[0] != first {
-		g.mu.Unlock()
-	} else {
+	if first {
 		ns.next()
+	} else {
+		g.mu.Unlock()
 	}
 	return out
 }
