@@ -126,7 +126,7 @@ func TestAuthenticationTimeoutEarly(t *testing.T) {
 		c := dial(t, tg)
 		connectAdmin(c, testNQN, 0)
 		c.q.state.Store(queueAuthenticating)
-		c.q.newAuth(c.q.ctrl)
+		c.q.newAuth()
 		time.Sleep(2*time.Minute + time.Second)
 		if !c.isClosed() || !errors.Is(c.reason, ErrAuthentication) {
 			t.Errorf("closed %v, because of %v", c.isClosed(), c.reason)

@@ -36,8 +36,9 @@ func (c *controller) authTimeout() time.Duration {
 	return min(cmp.Or(c.keepAlive(), maxAuthTimeout), maxAuthTimeout)
 }
 
-// newAuth prepares q, which belongs to c, for authentication. The timeout starts now.
-func (q *Queue) newAuth(c *controller) *queueAuth {
+// newAuth prepares q for authentication. The timeout starts now.
+func (q *Queue) newAuth() *queueAuth {
+	c := q.ctrl
 	a := &queueAuth{tx: transaction{host: c.hostNQN, sub: c.sub.nqn}}
 	a.timer = time.AfterFunc(c.authTimeout(), func() { q.authTimeout(a) }) // q may not have a yet
 	return a
@@ -140,7 +141,7 @@ func (r *Request) takeAuth(begins bool) *queueAuth {
 	q := r.engine.q
 	a := q.auth.Load()
 	if a == nil { // the host begins, though it needn't: it can't be late yet
-		a = q.newAuth(q.ctrl)
+		a = q.newAuth()
 		a.timer.Stop()
 		if !q.auth.CompareAndSwap(nil, a) {
 			a = q.auth.Load()

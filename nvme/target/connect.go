@@ -165,7 +165,7 @@ func (q *Queue) connectAdmin(cmd *nvme.Command, d *nvme.ConnectData, sub *Subsys
 		c.mu.Unlock()
 	}
 	c.setKATO(kato)
-	if !q.attach(c, 0, size, cmd, auth) {
+	if !q.attach(size, cmd, auth) {
 		c.destroy(nil)
 		return refuse(nvme.StatusAbortSQDeleted, "the connection ended")
 	}
@@ -199,7 +199,7 @@ func (q *Queue) connectIO(cmd *nvme.Command, d *nvme.ConnectData, sub *Subsystem
 	if no := c.reserve(qid, q); no != nil {
 		return no
 	}
-	if !q.attach(c, qid, size, cmd, auth) {
+	if !q.attach(size, cmd, auth) {
 		c.drop(qid, q)
 		return refuse(nvme.StatusAbortSQDeleted, "the connection ended")
 	}
@@ -207,17 +207,16 @@ func (q *Queue) connectIO(cmd *nvme.Command, d *nvme.ConnectData, sub *Subsystem
 	return nil
 }
 
-// attach makes q a queue of c, on which the host may have to authenticate itself first. It returns false if the
-// connection has ended meanwhile.
-func (q *Queue) attach(c *controller, qid uint16, size int, cmd *nvme.Command, auth bool) bool {
-	q.ctrl, q.qid = c, qid
+// attach opens q, which its controller has already, for commands; the host may have to authenticate itself first. It
+// returns false if the connection has ended meanwhile.
+func (q *Queue) attach(size int, cmd *nvme.Command, auth bool) bool {
 	sq := uint32(size)
 	if cmd.ConnectCATTR()&nvme.CATTRNoSQFlowControl != 0 {
 		sq |= sqNoFlow
 	}
 	q.sq.Store(sq)
 	if auth {
-		a := q.newAuth(c)
+		a := q.newAuth()
 		q.auth.Store(a)
 		ok := q.state.CompareAndSwap(queueConnecting, queueAuthenticating)
 		if !ok {

@@ -437,3 +437,28 @@ func TestConfigRejected(t *testing.T) {
 		}
 	}
 }
+
+// TestSnapshotDuringConnect: a queue can be counted from the moment at which its controller has it, before Connect is
+// granted.
+func TestSnapshotDuringConnect(t *testing.T) {
+	tg := newTarget(t)
+	s := connect(t, tg, testNQN)
+	admin, io := dial(t, tg), dial(t, tg)
+	c, no := tg.newController(admin.q, tg.Subsystem(testNQN), &nvme.ConnectData{HostNQN: "nqn.2024-01.com.example:other", SubNQN: testNQN})
+	if no != nil {
+		t.Fatal(no.why)
+	}
+	defer c.destroy(nil)
+	had := tg.controller(s.cntlid)
+	if no := had.reserve(7, io.q); no != nil {
+		t.Fatal(no.why)
+	}
+	defer had.drop(7, io.q)
+	for _, c := range tg.Snapshot().Subsystems[0].Controllers {
+		for _, q := range c.Queues {
+			if q.InFlight != 0 {
+				t.Errorf("controller %d, queue %d: %d commands in flight", c.CNTLID, q.QID, q.InFlight)
+			}
+		}
+	}
+}

@@ -77,6 +77,7 @@ func (t *Target) newController(q *Queue, sub *Subsystem, d *nvme.ConnectData) (*
 		return nil, refuse(nvme.StatusConnectBusy, "the subsystem has %d controllers, its limit", sub.controllers)
 	}
 	c.id = t.nextCNTLID()
+	q.ctrl = c // before anybody finds q through c
 	t.controllers[c.id] = c
 	c.ana.Store(t.anaFor(c))
 	t.giveNamespaces(c)
@@ -118,6 +119,7 @@ func (c *controller) reserve(qid uint16, q *Queue) *refusal {
 	case c.queues[qid] != nil:
 		return refuse(nvme.StatusCommandSequence|nvme.StatusDNR, "controller %d has a queue %d already", c.id, qid)
 	}
+	q.ctrl, q.qid = c, qid // before anybody finds q through c
 	c.queues[qid] = q
 	return nil
 }

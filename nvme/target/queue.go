@@ -22,7 +22,7 @@ type Queue struct {
 	auth  atomic.Pointer[queueAuth]
 	timer *time.Timer // until Connect
 
-	// Set by Connect before the state becomes queueConnected.
+	// Set by Connect before the controller has the queue.
 	ctrl *controller
 	qid  uint16
 	// sq is what completions need to know about the submission queue: its size in entries, and sqNoFlow. It is 0 until a
