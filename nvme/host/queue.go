@@ -210,9 +210,8 @@ func (q *Queue) assign(r *Request) {
 func (q *Queue) send(rs []*Request) {
 	q.counters.Submitted.Add(uint64(len(rs)))
 	q.tq.Submit(rs)
-	if q.submitting.Add(-1) == 0 && q.ended.Load() {
-		q.drain()
-	}
+	q.submitting.Add(-1)
+	q.drainOnceIdle()
 }
 
 // sink is a Queue as its transport sees it.
@@ -279,9 +278,7 @@ func (s *sink) Closed(err error) {
 	q.refuse(reason, true)
 	q.timer.stop()
 	q.ended.Store(true)
-	if q.submitting.Load() == 0 {
-		q.drain()
-	}
+	q.drainOnceIdle()
 }
 
 // refuse makes the queue reject new requests because of err, with urgentToo even the urgent ones; of several errors the
@@ -295,8 +292,15 @@ func (q *Queue) refuse(err error, urgentToo bool) {
 	q.mu.Unlock()
 }
 
-// drain gives all requests back once the connection is gone and no Submit is in progress. No new Submit can begin,
-// since the queue refuses requests.
+// drainOnceIdle drains the queue if the connection is gone and no Submit is in progress. It looks at ended first: from
+// then on the queue refuses requests, so no Submit begins any more. Before, one may begin as soon as there is none.
+func (q *Queue) drainOnceIdle() {
+	if q.ended.Load() && q.submitting.Load() == 0 {
+		q.drain()
+	}
+}
+
+// drain gives all requests back; only the first call has an effect.
 func (q *Queue) drain() {
 	if q.drained.Swap(true) {
 		return

@@ -319,6 +319,7 @@ func TestLossDuringSubmit(t *testing.T) {
 	}()
 	<-s.entered
 	(*sink)(q).Closed(errors.New("cut"))
+	q.drainOnceIdle() // as a Submit does that left when this one hadn't begun, but only now sees that it is over
 	if n := ended.Load(); n != 0 {
 		t.Errorf("%d requests ended while the transport looks at them", n)
 	}
