@@ -87,6 +87,42 @@ func TestCloseOfLost(t *testing.T) {
 	})
 }
 
+// TestCloseWaitsForLost: Close returns when the requests of a controller have ended that was lost before: until then the
+// transport may use their memory.
+func TestCloseWaitsForLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		memory, err := blockdev.NewMemory(blockdev.Options{Size: volumeSize})
+		if err != nil {
+			t.Fatal(err)
+		}
+		slow := wrap.NewFreezer(memory)
+		r := newRigOf(t, slow, 1)
+		s, n := r.connect()
+		slow.Freeze()
+		ended := false
+		q := &host.Request{Done: func(*host.Request) { ended = true }}
+		q.Cmd.SetFlush(1)
+		n.Lane(0).SubmitOne(q)
+		synctest.Wait()
+		r.links[0].cut()
+		synctest.Wait()
+		if st := s.Paths()[0]; st.State != Reconnecting || ended {
+			t.Fatalf("the path is %v, the request ended: %v", st.State, ended)
+		}
+		closed := make(chan error, 1)
+		go func() { closed <- s.Close() }()
+		synctest.Wait()
+		if len(closed) != 0 {
+			t.Error("Close returned while the transport has a request")
+		}
+		slow.Thaw()
+		if err := <-closed; err != nil || !ended {
+			t.Errorf("Close: %v, the request ended: %v", err, ended)
+		}
+		r.close(s)
+	})
+}
+
 // TestUseAfterClose: whether or not a path was live, a closed subsystem says that it is closed, and shows no path that is
 // connected or tried.
 func TestUseAfterClose(t *testing.T) {

@@ -48,6 +48,6 @@
 //
 // # Concurrency
 //
-// Everything may be called from any goroutine. Each path has one goroutine; a request has none,
-// and nothing is allocated for it as long as no path fails.
+// Everything may be called from any goroutine. Each path has one goroutine, and a lost controller one until its
+// requests have ended; a request has none, and nothing is allocated for it as long as no path fails.
 package multipath

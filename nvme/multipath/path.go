@@ -235,6 +235,7 @@ func (p *path) serve(ctx context.Context, c *host.Controller) error {
 		select {
 		case <-c.Done():
 			p.counters.Losses.Add(1)
+			p.sub.work.Go(func() { _ = c.Close() }) // waits until everything of it has ended
 			return c.Err()
 		case <-ctx.Done():
 			p.closed = p.end(c)
