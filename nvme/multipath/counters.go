@@ -13,7 +13,10 @@ type PathCounters struct {
 }
 
 // underWay returns the number of requests that have been sent and have not ended.
-func (c *PathCounters) underWay() int64 { return int64(c.Begun.Load() - c.Ended.Load()) }
+func (c *PathCounters) underWay() int64 {
+	ended := c.Ended.Load() // first: later more may have ended than had begun
+	return int64(c.Begun.Load() - ended)
+}
 
 // Counters counts the requests that no path could take.
 type Counters struct {

@@ -48,6 +48,31 @@ func TestQueueDepth(t *testing.T) {
 	})
 }
 
+// TestUnderWay: however many requests begin and end while they are counted, never fewer than none are under way.
+func TestUnderWay(t *testing.T) {
+	var c PathCounters
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		for range 1 << 20 {
+			c.Begun.Add(1)
+			c.Ended.Add(1)
+		}
+	}()
+	for {
+		if n := c.underWay(); n < 0 {
+			t.Errorf("%d requests are under way", n)
+			break
+		}
+		select {
+		case <-over:
+			return
+		default:
+		}
+	}
+	<-over
+}
+
 func TestParsePolicy(t *testing.T) {
 	for _, p := range []Policy{RoundRobin, QueueDepth} {
 		if got, err := ParsePolicy(p.String()); err != nil || got != p {
