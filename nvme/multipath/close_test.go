@@ -123,6 +123,47 @@ func TestCloseWaitsForLost(t *testing.T) {
 	})
 }
 
+// TestCloseWaitsForTimers: Close returns when the requests have ended whose time to wait, or whose delay, was over just
+// before it.
+func TestCloseWaitsForTimers(t *testing.T) {
+	for _, delayed := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t, 1)
+			s, n := r.connect(func(c *Config) { c.FastIOFail = pathPause })
+			if delayed {
+				r.links[0].set(func(l *link) {
+					l.answer = func(_ *nvme.Command, cqe *nvme.Completion) { cqe.SetStatus(nvme.StatusInternalPathError) }
+				})
+			} else {
+				r.links[0].cut()
+			}
+			synctest.Wait()
+			ending, leave := false, make(chan struct{})
+			q := &host.Request{Done: func(*host.Request) { ending = true; <-leave }}
+			q.Cmd.SetFlush(1)
+			n.Lane(0).SubmitOne(q)
+			synctest.Wait()
+			r.links[0].cut()
+			time.Sleep(pathPause)
+			synctest.Wait()
+			if !ending || !errors.Is(q.Err, ErrNoPath) {
+				t.Fatalf("delayed %v: it ended: %v, with %v", delayed, ending, q.Err)
+			}
+			closed := make(chan error, 1)
+			go func() { closed <- s.Close() }()
+			synctest.Wait()
+			if len(closed) != 0 {
+				t.Errorf("delayed %v: Close returned while a request ends", delayed)
+			}
+			close(leave)
+			if err := <-closed; err != nil {
+				t.Error(err)
+			}
+			r.close(s)
+		})
+	}
+}
+
 // TestUseAfterClose: whether or not a path was live, a closed subsystem says that it is closed, and shows no path that is
 // connected or tried.
 func TestUseAfterClose(t *testing.T) {

@@ -194,10 +194,14 @@ func (n *space) later(r *host.Request, d time.Duration) bool {
 	n.delayed[r] = time.AfterFunc(d, func() {
 		s.mu.Lock()
 		_, mine := n.delayed[r]
-		delete(n.delayed, r)
+		if mine {
+			delete(n.delayed, r)
+			s.work.Add(1) // before Close waits, since it would have taken r
+		}
 		s.mu.Unlock()
 		if mine {
 			n.resend(r)
+			s.work.Done()
 		}
 	})
 	s.mu.Unlock()

@@ -20,7 +20,7 @@ type Subsystem struct {
 	counters Counters
 	ctx      context.Context // for everything in the background
 	stop     context.CancelFunc
-	work     sync.WaitGroup // the goroutines of paths
+	work     sync.WaitGroup // what Close waits for: the goroutines of paths, and timers that end or send requests
 	done     chan struct{}
 	several  atomic.Bool   // there is or was more than one path
 	notices  atomic.Uint64 // that namespaces changed

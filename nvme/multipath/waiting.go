@@ -98,6 +98,8 @@ func (n *space) expire() {
 	}
 	err := n.noPath()
 	left := n.takeWaiting()
+	s.work.Add(1) // Close has not begun to wait
+	defer s.work.Done()
 	s.mu.Unlock()
 	for _, r := range left {
 		s.counters.Failed.Add(1)
