@@ -248,6 +248,43 @@ func TestStopWaitingEndsDelays(t *testing.T) {
 	})
 }
 
+// TestDelayedWithoutHope: a request that waits for a long delay ends as soon as no path can take it any more, because
+// another namespace is in the place of its own, or because every path was given up.
+func TestDelayedWithoutHope(t *testing.T) {
+	for name, change := range map[string]func(*rig, *Subsystem){
+		"replaced": func(r *rig, s *Subsystem) {
+			r.replace([16]byte{1}, volumeSize)
+			if _, err := s.Namespace(r.t.Context(), 1); err != nil {
+				r.t.Error(err)
+			}
+		},
+		"given up": func(r *rig, s *Subsystem) {
+			r.links[0].cut()
+			<-s.Done()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t, 1)
+				s, n := r.connect(func(c *Config) { c.ControllerLoss = time.Nanosecond })
+				defer r.close(s)
+				s.Controllers()[0].Identify().CRDT1 = 0xffff // 109 minutes
+				r.links[0].set(func(l *link) {
+					l.answer = func(_ *nvme.Command, cqe *nvme.Completion) { cqe.SetStatus(nvme.StatusCommandInterrupted | 1<<11) }
+				})
+				at := time.Now()
+				ended := make(chan error, 1)
+				go func() { ended <- n.Flush(t.Context()) }()
+				synctest.Wait()
+				change(r, s)
+				if err := <-ended; !errors.Is(err, ErrNoPath) || time.Since(at) > time.Second {
+					t.Errorf("%v after %v", err, time.Since(at))
+				}
+			})
+		})
+	}
+}
+
 // TestStopWaitingStopsTimer: when StopWaiting has ended those that waited, no timer is left that keeps a closed subsystem
 // in memory.
 func TestStopWaitingStopsTimer(t *testing.T) {

@@ -178,7 +178,8 @@ func (n *space) elsewhere(w *way, r *host.Request) bool {
 	return n.later(r, pathPause)
 }
 
-// later sends r after d. It returns false if requests must not wait any more: then r ends as it was answered.
+// later sends r after d. It returns false if requests must not wait any more, or no path can come: then r ends as it
+// was answered.
 func (n *space) later(r *host.Request, d time.Duration) bool {
 	s := n.sub
 	s.mu.Lock()
@@ -187,7 +188,7 @@ func (n *space) later(r *host.Request, d time.Duration) bool {
 		s.mu.Unlock()
 		finish(r, n.refusal(r))
 		return true
-	case s.impatient:
+	case s.impatient || n.hopeless():
 		s.mu.Unlock()
 		return false
 	}

@@ -256,7 +256,7 @@ func (s *Subsystem) Close() error {
 }
 
 // settle handles a change in how paths lead to the given spaces: it finds the best ways of each, sends the requests
-// that waited for one, and ends those for which none can come. Called with mu held; it unlocks it.
+// that waited for one, and ends those for which none can come, delayed ones too. Called with mu held; it unlocks it.
 func (s *Subsystem) settle(changed ...*space) {
 	type ready struct {
 		n  *space
@@ -272,9 +272,9 @@ func (s *Subsystem) settle(changed ...*space) {
 			if rs := n.takeWaiting(); len(rs) > 0 {
 				send = append(send, ready{n, rs})
 			}
-		case n.hopeless() && len(n.waiting) > 0:
+		case n.hopeless() && len(n.waiting)+len(n.delayed) > 0:
 			err := n.noPath()
-			for _, r := range n.takeWaiting() {
+			for _, r := range append(n.takeWaiting(), n.takeDelayed()...) {
 				fail, why = append(fail, r), append(why, err)
 			}
 		default:
