@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/nvme-anywhere/nvmeof/nvme"
+	"github.com/nvme-anywhere/nvmeof/nvme/host"
 	"github.com/nvme-anywhere/nvmeof/nvme/target"
 )
 
@@ -109,6 +110,41 @@ func TestANAGroupChanged(t *testing.T) {
 			if used := s.Paths()[0].Counters.Begun.Load() != before; used != (want == nvme.ANAOptimized) {
 				t.Errorf("in group %d, which is %v: it is used: %v", 1+i%2, want, used)
 			}
+		}
+	})
+}
+
+// TestANAGroupChangedMeanwhile: a namespace that moves to another ANA group while it is being opened, after its
+// controller has said in which it is, is followed there, though the notice of that has come before.
+func TestANAGroupChangedMeanwhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 1)
+		var group atomic.Uint32 // of the namespace
+		group.Store(1)
+		tellANA(r.links[0], func() nvme.ANALog {
+			p := nvme.ANALog{ChangeCount: 1, Groups: []nvme.ANAGroup{{ID: 1, State: nvme.ANAInaccessible}, {ID: 2, State: nvme.ANAOptimized}}}
+			p.Groups[group.Load()-1].NSIDs = nvme.NSIDList{1}
+			return p
+		})
+		s, err := Connect(t.Context(), r.config())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.close(s)
+		found, err := s.Controllers()[0].Namespace(t.Context(), 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		group.Store(2)
+		if err := r.tgt.SetANAState(1, 1, nvme.ANANonOptimized); err != nil { // causes the notice
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		s.mu.Lock()
+		s.enter([]*host.Namespace{found}, found)
+		synctest.Wait()
+		if got := s.Paths()[0].Access[0].State; got != nvme.ANAOptimized {
+			t.Errorf("it is taken to be in a group that is %v", got)
 		}
 	})
 }

@@ -34,6 +34,9 @@ func (p *path) way(n *space, c *host.Controller, ns *host.Namespace) *way {
 		p.sub.cfg.Log.Error("path not used", p.logKeys("nsid", n.nsid, "err", w.err)...)
 	}
 	w.state = p.groups.state(w.group)
+	if id, told := p.groups.of[n.nsid]; told && id != w.group { // it has moved, and one of the two is outdated
+		poke(p.reread)
+	}
 	return w
 }
 
