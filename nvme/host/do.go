@@ -51,7 +51,7 @@ func do(ctx context.Context, s sender, r *Request, qid uint16) error {
 	s.Cancel(r, false)
 	<-r.wake
 	grace.end()
-	r.cancelled.Store(false)
+	r.reuse()
 	if err := r.Check(); err != nil {
 		return fmt.Errorf("%w: %w", err, ctx.Err())
 	}

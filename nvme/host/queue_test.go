@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"net/netip"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -252,6 +253,37 @@ func TestDoCancelWaiting(t *testing.T) {
 		}
 	}
 	m.sink.Closed(nil)
+}
+
+// TestIfCancelled: a caller that has given a command up doesn't use its request again while somebody cancels it who may
+// be late: that would hit the next command.
+func TestIfCancelled(t *testing.T) {
+	q, m := manual(8)
+	defer m.sink.Closed(nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	r := new(Request)
+	r.IfCancelled(func() { t.Error("a request is cancelled that nobody has given up") })
+	result := make(chan error, 1)
+	go func() { result <- do(ctx, q, r, 1) }()
+	for q.counters.Submitted.Load() == 0 {
+		runtime.Gosched()
+	}
+	cancel()
+	for !r.Cancelled() {
+		runtime.Gosched()
+	}
+	r.IfCancelled(func() {
+		m.answer(m.cids[0], nvme.StatusAbortRequested)
+		for range 1000 {
+			runtime.Gosched()
+		}
+		if len(result) != 0 {
+			t.Error("the caller has the request back")
+		}
+	})
+	if err := <-result; !errors.Is(err, context.Canceled) || r.Cancelled() {
+		t.Errorf("it ended with %v, cancelled: %v", err, r.Cancelled())
+	}
 }
 
 // TestNoAllocation counts what one command allocates in the queue alone.

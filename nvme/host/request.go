@@ -1,6 +1,7 @@
 package host
 
 import (
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -29,6 +30,7 @@ type Request struct {
 	Refused time.Time
 
 	cancelled atomic.Bool // set by the caller that waits for it
+	catching  sync.Mutex  // held by IfCancelled
 	sent      bool        // valid with Err: the transport was given it
 	qid       uint16
 	unlimited bool          // may be outstanding forever: Asynchronous Event Request
@@ -46,6 +48,23 @@ type Route interface {
 
 // Cancelled reports whether the caller that waits for r has given it up: it must not be sent again.
 func (r *Request) Cancelled() bool { return r.cancelled.Load() }
+
+// IfCancelled calls cancel if the caller that waits for r has given it up. Until it has returned, the caller doesn't
+// use r again, even if r has ended: so it can't be another command that cancel cancels.
+func (r *Request) IfCancelled(cancel func()) {
+	r.catching.Lock()
+	defer r.catching.Unlock()
+	if r.cancelled.Load() {
+		cancel()
+	}
+}
+
+// reuse makes r, which was given up and has ended, ready for another command.
+func (r *Request) reuse() {
+	r.catching.Lock()
+	defer r.catching.Unlock()
+	r.cancelled.Store(false)
+}
 
 // Sent reports, for a request that ended with Err, whether a controller may have seen it.
 func (r *Request) Sent() bool { return r.sent }

@@ -130,7 +130,7 @@ func (t *transfer) end() {
 		t.grace.end()
 		t.grace = nil
 		for i := range t.parts {
-			t.parts[i].req.cancelled.Store(false)
+			t.parts[i].req.reuse()
 		}
 	}
 }

@@ -158,11 +158,10 @@ func (n *space) resend(r *host.Request) {
 	n.catch(r)
 }
 
-// catch cancels r if that was requested just before r was sent again: Cancel may have found it nowhere.
+// catch cancels r if that was requested just before r was sent again: Cancel may have found it nowhere. By now r may have
+// ended.
 func (n *space) catch(r *host.Request) {
-	if r.Cancelled() {
-		carrier{n}.Cancel(r, false)
-	}
+	r.IfCancelled(func() { carrier{n}.Cancel(r, false) })
 }
 
 // elsewhere sends r by a way of another path than w's, or if there is none, after a pause. It returns false as
