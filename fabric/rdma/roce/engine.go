@@ -37,10 +37,11 @@ func (d *Device) run() {
 	}
 }
 
-// receiveMore receives. It doesn't wait while there is more to send.
+// receiveMore receives. It doesn't wait while there is more to send, unless another goroutine has the turn, and so will
+// send it.
 func (d *Device) receiveMore() (int, error) {
 	d.mu.Lock()
-	backlog := d.backlog()
+	backlog := d.backlog() && !d.turn
 	d.mu.Unlock()
 	if backlog {
 		return d.conn.TryRecv(d.rx.received[:])
