@@ -197,16 +197,11 @@ func (d *Device) posted() {
 	}
 }
 
-// postedOutside sends what was posted, unless that happened during another goroutine's turn, which will send it. The
-// device's lock is held, and released while sending.
+// postedOutside sends what was posted, and has handlers called, unless that happened during another goroutine's turn,
+// which will do both. The device's lock is held, and released while sending.
 func (d *Device) postedOutside() {
-	if d.turn {
-		return
-	}
-	d.transmit(roundsOfOthers)
-	if d.hasCalls() && !d.turn {
-		// The caller may hold locks that its handlers take.
-		d.kick()
+	if !d.turn {
+		d.transmit(roundsOfOthers)
 	}
 }
 

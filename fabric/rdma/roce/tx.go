@@ -135,7 +135,7 @@ func (q *qp) emit(t *txBatch, part batchPart, now time.Duration) {
 
 // transmit sends what is ready, at most rounds batches of it, or without bound if rounds is negative. The device's lock
 // is held; it is given up during the system call. If another goroutine is sending, transmit returns: that one goes on,
-// or makes sure that somebody does.
+// or makes sure that somebody does. If there are handlers to call then, transmit has them called.
 func (d *Device) transmit(rounds int) {
 	if d.sending {
 		return
@@ -158,7 +158,8 @@ func (d *Device) transmit(rounds int) {
 	}
 	d.sending = false
 	d.sent.Broadcast()
-	if d.backlog() && !d.turn { // the holder of a turn looks for it
+	// Who has the turn looks for both. Nobody calls handlers here: the caller may hold locks that they take.
+	if (d.backlog() || d.hasCalls()) && !d.turn {
 		d.kick()
 	}
 }
