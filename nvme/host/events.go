@@ -3,6 +3,7 @@ package host
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/nvme-anywhere/nvmeof/nvme"
@@ -16,6 +17,9 @@ type events struct {
 	ended   chan struct{}        // closed when the controller refused the request
 	arrived chan nvme.AsyncEvent // from responses to req, which isn't sent again before the event was taken
 	due     time.Time            // when the last event would have come at the allowed rate
+	unread  []nvme.AsyncEvent    // their log pages couldn't be read
+	again   *time.Timer          // runs while there are any
+	wait    time.Duration        // how long it runs
 }
 
 // A controller doesn't send an event again until its log page was read, but it may do so as soon as that happens.
@@ -23,6 +27,12 @@ type events struct {
 const (
 	eventBurst = 32
 	eventGap   = 100 * time.Millisecond
+)
+
+// After that a log page that couldn't be read is read again: first, and at most.
+const (
+	unreadFirst = time.Second
+	unreadMost  = time.Minute
 )
 
 // wantedEvents are the notices that the host acts on.
@@ -91,14 +101,25 @@ func (c *Controller) eventArrived(r *Request) {
 }
 
 func (c *Controller) handleEvents() {
+	e := &c.events
+	e.wait, e.again = unreadFirst, time.NewTimer(unreadFirst)
+	e.again.Stop()
+	defer e.again.Stop()
 	for {
 		select {
-		case e := <-c.events.arrived:
-			if wait := c.events.pause(time.Now()); wait > 0 && !c.sleep(wait) {
+		case event := <-e.arrived:
+			if wait := e.pause(time.Now()); wait > 0 && !c.sleep(wait) {
 				return
 			}
 			c.awaitEvent() // before this one is handled, so that the next may come meanwhile
-			c.handle(e)
+			c.handle(event)
+		case <-e.again.C:
+			e.wait = min(2*e.wait, unreadMost)
+			all := e.unread
+			e.unread = nil
+			for _, event := range all {
+				c.handle(event)
+			}
 		case <-c.done:
 			return
 		}
@@ -124,31 +145,48 @@ func (c *Controller) sleep(d time.Duration) bool {
 	}
 }
 
-// handle reads the log page, which lets the controller report the same event again, and tells the owner.
+// handle reads the log page, which lets the controller report the same event again, and tells the owner. What couldn't
+// be read is read later, and the owner told once more: what changes until then isn't reported.
 func (c *Controller) handle(e nvme.AsyncEvent) {
 	ctx, cancel := context.WithTimeout(context.Background(), adminTimeout)
 	defer cancel()
 	c.cfg.Log.Debug("asynchronous event", c.logKeys("event", e)...)
-	switch e {
-	case nvme.EventNamespaceChanged:
-		changed, err := c.changedNamespaces(ctx)
-		if err != nil {
-			c.cfg.Log.Warn("changed namespaces not known", c.logKeys("err", err)...)
-		}
-		if c.cfg.NamespacesChanged != nil {
-			c.cfg.NamespacesChanged(c, changed)
-		}
-	default:
-		if err := c.clearEvent(ctx, e.LID()); err != nil {
-			c.cfg.Log.Warn("asynchronous event not cleared", c.logKeys("event", e, "err", err)...)
-		}
+	var changed []uint32 // nil: any may have changed
+	var err error
+	if e == nvme.EventNamespaceChanged {
+		changed, err = c.changedNamespaces(ctx)
+	} else {
+		err = c.clearEvent(ctx, e.LID())
+	}
+	if err != nil {
+		c.cfg.Log.Warn("the log page of an asynchronous event is not known", c.logKeys("event", e, "err", err)...)
+	}
+	c.events.noteRead(e, err)
+	if e == nvme.EventNamespaceChanged && c.cfg.NamespacesChanged != nil {
+		c.cfg.NamespacesChanged(c, changed)
 	}
 	if c.cfg.Event != nil {
 		c.cfg.Event(c, e)
 	}
 }
 
-// changedNamespaces returns the changed namespaces, or nil if any may have changed.
+// noteRead notes whether the log page of an event is to be read again: unless it was read, or the controller refused for
+// good.
+func (e *events) noteRead(event nvme.AsyncEvent, err error) {
+	e.unread = slices.DeleteFunc(e.unread, func(o nvme.AsyncEvent) bool { return o == event })
+	var status *nvme.StatusError
+	if errors.As(err, &status) && !status.Status.DNR() {
+		e.unread = append(e.unread, event)
+		if len(e.unread) == 1 {
+			e.again.Reset(e.wait)
+		}
+	} else if len(e.unread) == 0 {
+		e.again.Stop()
+		e.wait = unreadFirst
+	}
+}
+
+// changedNamespaces returns the changed namespaces.
 func (c *Controller) changedNamespaces(ctx context.Context) ([]uint32, error) {
 	b := make([]byte, nvme.PageSize)
 	if err := c.ReadLog(ctx, nvme.GetLogPage{LID: nvme.LogChangedNamespaces, NSID: nvme.NSIDAll}, b); err != nil {

@@ -98,6 +98,76 @@ func TestEventsCleared(t *testing.T) {
 	closeController(t, c)
 }
 
+// TestEventsUnread: a controller doesn't send an event again before its log page was read (NVMe base, "Asynchronous
+// Event Request"). When reading it fails, the host reads it later and looks once more at what the event is about, since
+// that may have changed in between.
+func TestEventsUnread(t *testing.T) {
+	all := []nvme.AsyncEvent{nvme.EventNamespaceChanged, nvme.EventANAChanged}
+	for fails := range 16 { // of the first reads of either page, two bits each
+		synctest.Test(t, func(t *testing.T) {
+			f := newFakeTarget()
+			// Both under f.mu.
+			left := map[nvme.LID]int{all[0].LID(): fails % 4, all[1].LID(): fails / 4}
+			told := map[nvme.AsyncEvent]int{} // since the page was read
+			f.hook = func(_ *fakeQueue, r *Request, cqe *nvme.Completion) verdict {
+				if r.Cmd.Opcode() != nvme.OpGetLogPage {
+					return usual
+				}
+				f.mu.Lock()
+				defer f.mu.Unlock()
+				if left[r.Cmd.LID()]--; left[r.Cmd.LID()] >= 0 {
+					cqe.SetStatus(nvme.StatusInternalError)
+				}
+				return answered
+			}
+			c := connect(t, f, func(c *Config) {
+				c.Event = func(_ *Controller, e nvme.AsyncEvent) {
+					f.mu.Lock()
+					if left[e.LID()] < 0 {
+						told[e]++
+					}
+					f.mu.Unlock()
+				}
+			})
+			for _, e := range all {
+				synctest.Wait()
+				if !f.notify(e) {
+					t.Error("no request is outstanding")
+				}
+			}
+			time.Sleep(time.Hour)
+			closeController(t, c)
+			for _, e := range all {
+				if told[e] != 1 {
+					t.Errorf("%d failures, and %d: after its page was read, the owner was told %d times of %v", fails%4, fails/4, told[e], e)
+				}
+			}
+		})
+	}
+}
+
+// TestEventPageRefused: a log page that the controller refuses for good isn't read again.
+func TestEventPageRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeTarget()
+		f.hook = func(_ *fakeQueue, r *Request, cqe *nvme.Completion) verdict {
+			if r.Cmd.Opcode() != nvme.OpGetLogPage {
+				return usual
+			}
+			cqe.SetStatus(nvme.StatusInvalidLogPage | nvme.StatusDNR)
+			return answered
+		}
+		c := connect(t, f)
+		synctest.Wait()
+		f.notify(nvme.EventNamespaceChanged)
+		time.Sleep(time.Hour)
+		if n := f.commands("Get Log Page (Changed Attached Namespace List)"); n != 1 {
+			t.Errorf("a page that the controller doesn't have is read %d times", n)
+		}
+		closeController(t, c)
+	})
+}
+
 func TestNoEventsWithoutOAES(t *testing.T) {
 	f := newFakeTarget()
 	f.identity.OAES = 0
