@@ -81,19 +81,19 @@ func (t *Target) giveNamespaces(c *controller) {
 func (t *Target) wants(c *controller, ns *Namespace) bool {
 	m := c.sub.managed
 	if ns.created == m.hosts[c.hostNQN][ns.uuid] {
-		return !ns.private || ns != m.attaching && t.attachedTo(ns, c) == 0
+		return !ns.private || ns != m.attaching && len(t.having(ns, c)) == 0
 	}
 	return false
 }
 
-// attachedTo counts the controllers, other than except, that have a namespace. Called with mu held.
-func (t *Target) attachedTo(ns *Namespace, except *controller) (n int) {
+// having returns the controllers, other than except, that have a namespace. Called with mu held.
+func (t *Target) having(ns *Namespace, except *controller) (all []*controller) {
 	for _, c := range t.controllers {
 		if c != except && c.sub == ns.sub && c.has(ns.nsid) {
-			n++
+			all = append(all, c)
 		}
 	}
-	return n
+	return all
 }
 
 // offerNamespace attaches a new namespace to the controllers that are to have it. Called with Target.mu held.
@@ -183,7 +183,7 @@ func (s *Subsystem) attachable(ns *Namespace, list nvme.ControllerList, detach b
 		case detach:
 		case c.has(ns.nsid):
 			st = nvme.StatusNamespaceAlreadyAttached
-		case ns.private && (i > 0 || t.attachedTo(ns, nil) > 0):
+		case ns.private && (i > 0 || len(t.having(ns, nil)) > 0):
 			st = nvme.StatusNamespacePrivate
 		case c.anaState(ns.anaGroup) == nvme.ANAPersistentLoss:
 			st = nvme.StatusANAAttachFailed

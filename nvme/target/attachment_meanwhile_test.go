@@ -2,6 +2,7 @@ package target
 
 import (
 	"slices"
+	"sync"
 	"testing"
 
 	"github.com/nvme-anywhere/nvmeof/nvme"
@@ -100,5 +101,50 @@ func (m *attachModel) check() {
 	m.s.close()
 	if next := nsidsOf(connectAs(m.t, m.tg, 1).admin, nvme.CNSActiveNSIDs); !slices.Equal(next, has) {
 		m.t.Errorf("the next controller has %v, the one before had %v", next, has)
+	}
+}
+
+// TestReplacedWhileRemoved: a host is told that a namespace is gone, even if another one, which it had detached, has the
+// NSID before it is told.
+func TestReplacedWhileRemoved(t *testing.T) {
+	tg, s := startNumbered(t, newMemPool(1<<20), newMemStore(), 2)
+	sub := tg.Subsystem(testNQN)
+	replace := func(id byte) {
+		t.Helper()
+		if err := sub.RemoveNamespace(1); err != nil {
+			t.Error(err)
+		}
+		if _, err := sub.AddNamespace(numbered(id)); err != nil {
+			t.Error(err)
+		}
+	}
+	s.admin.must(attachCommand(1, nvme.NSDetach), controllerList(s.cntlid))
+	replace(1)
+	all := []*session{s, connectAs(t, tg, 1), connectAs(t, tg, 1)} // of the same host
+	var adds sync.Once
+	for _, s := range all {
+		enableEvents(s.admin, nvme.AENNamespace)
+		changedNamespaces(s.admin, false)
+		s.admin.answering = func(fr *fakeRequest) {
+			if fr.Cmd.Opcode() == nvme.OpAsyncEvent { // the first that is told
+				adds.Do(func() {
+					if _, err := sub.AddNamespace(numbered(2)); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+		}
+	}
+	for _, s := range all {
+		s.admin.start(asyncEvent(1), nil)
+	}
+	if err := sub.RemoveNamespace(1); err != nil {
+		t.Fatal(err)
+	}
+	for i, s := range all {
+		if told := changedNamespaces(s.admin, true).NSIDs; len(told) != 1 || len(nsidsOf(s.admin, nvme.CNSActiveNSIDs)) != 0 {
+			t.Errorf("controller %d was told of %v, and has %v", i, told, nsidsOf(s.admin, nvme.CNSActiveNSIDs))
+		}
+		s.close()
 	}
 }

@@ -207,17 +207,20 @@ func (s *Subsystem) takeNamespace(nsid uint32, by *controller) (*Namespace, erro
 	table := slices.Clone(*s.namespaces.Load())
 	table[nsid-1] = nil
 	s.t.mu.Lock()
+	had := s.t.having(ns, by) // later, the NSID may be that of a namespace that isn't attached to all of them
 	s.namespaces.Store(&table)
 	s.t.countANA(ns)
 	s.t.mu.Unlock()
 	s.forgetFeatures(nsid) // before a new one is given its identifier
 	s.change.Unlock()
 	ns.refuseAll()
-	s.namespaceChanged(nsid, by)
+	for _, c := range had {
+		c.namespaceChanged(nsid)
+	}
 	return ns, nil
 }
 
-// namespaceChanged notes in every controller except one that a namespace came, went or changed its attributes.
+// namespaceChanged notes in every controller except one that a namespace came or changed its attributes.
 func (s *Subsystem) namespaceChanged(nsid uint32, except *controller) {
 	for _, c := range s.t.controllersOf(s) {
 		if c != except && c.has(nsid) {
