@@ -105,7 +105,8 @@ func (r *Request) changeSanitize() nvme.Status {
 	for _, ns := range s.all() {
 		next.UUIDs = append(next.UUIDs, nvme.HostID(ns.uuid).String())
 	}
-	if s.saveSanitize(&next) != nil {
+	// While the subsystem is being removed it has no namespaces any more; the next run would find none to erase.
+	if s.ctx.Err() != nil || s.saveSanitize(&next) != nil {
 		return nvme.StatusInternalError
 	}
 	s.noteEvent(nvme.PersistentSanitize, c, &nvme.SanitizeStartEvent{SANICAP: sanicap, CDW10: next.CDW10, CDW11: next.CDW11})

@@ -172,3 +172,32 @@ func TestSanitizeNotSaved(t *testing.T) {
 	s.admin.must(exit, nil)
 	s.io.must(read, make([]byte, 512))
 }
+
+// TestSanitizeWhileRemoved: a host that begins to sanitize a subsystem just as it is removed doesn't find that done when
+// the subsystem is there again: then it has no namespaces to erase.
+func TestSanitizeWhileRemoved(t *testing.T) {
+	v, store := newTestVolume(1<<20, 512), newMemStore()
+	start := func() (*Target, *session) {
+		tg := newTargetWith(t, func(c *Config) { c.Store = store }, v)
+		return tg, connectAs(t, tg, 1)
+	}
+	tg, s := start()
+	sub := tg.Subsystem(testNQN)
+	sub.sanitize.mu.Lock() // another change is being saved
+	dirty(v)
+	r := s.admin.start(sanitizeCommand(nvme.SanitizeBlockErase, 0, 0, 0), nil)
+	wait, err := tg.TakeSubsystem(testNQN)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sub.sanitize.mu.Unlock()
+	r.wait()
+	wait()
+	s.close()
+	closeTarget(t, tg)
+	_, s = start()
+	if p := readSanitize(s.admin, true); p.SSTAT != nvme.SanitizeNever || v.data[0] != 0xaa {
+		t.Errorf("sanitize operation: %v; the volume begins with %#x", p.SSTAT, v.data[0])
+	}
+	s.close()
+}
