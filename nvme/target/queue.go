@@ -22,6 +22,9 @@ type Queue struct {
 	auth  atomic.Pointer[queueAuth]
 	timer *time.Timer // until Connect
 
+	ends atomic.Int32 // how many of Closing and Closed have done what they do
+	lost bool         // as Closed says
+
 	// Set by Connect before the controller has the queue.
 	ctrl *controller
 	qid  uint16
@@ -214,6 +217,7 @@ func (q *Queue) Closing(err error) {
 	if old == queueDown {
 		return
 	}
+	defer q.over()
 	q.timer.Stop()
 	if a := q.auth.Load(); a != nil {
 		a.timer.Stop()
@@ -237,7 +241,16 @@ func (q *Queue) Closing(err error) {
 // followed by Sent. It is the last call on a queue.
 func (q *Queue) Closed(err error) {
 	q.Closing(err)
-	q.t.forget(q, !orderly(err))
+	q.lost = !orderly(err)
+	q.over()
+}
+
+// over has the target forget q after both Closing and Closed. A goroutine of the engine may have called Closing first and
+// be at it still, and the target isn't closed before it's done.
+func (q *Queue) over() {
+	if q.ends.Add(1) == 2 {
+		q.t.forget(q, q.lost)
+	}
 }
 
 // disconnect ends the connection from our side.
