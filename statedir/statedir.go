@@ -157,7 +157,8 @@ func (d *Dir) Save(name string, data []byte) error {
 // Delete deletes what is saved under a name, if there is anything, in the same way.
 func (d *Dir) Delete(name string) error { return d.change(name, remove) }
 
-// change has f change a file, and makes that durable, or undoes it.
+// change has f change a file, and makes that durable, or undoes it. A second name keeps the old file for that: a system
+// that can't make names durable most likely can't write a file durably, either.
 func (d *Dir) change(name string, f func(path string) error) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -165,21 +166,39 @@ func (d *Dir) change(name string, f func(path string) error) error {
 	if err != nil {
 		return err
 	}
-	old, unread := read(path)
+	kept := filepath.Join(d.path, "."+name+suffix+unfinished) // nothing is saved under such a name
+	defer os.Remove(kept)                                     // if it is still there; if that fails the next Open does it
+	undo := func() error { return os.Rename(kept, path) }
+	switch err := keep(path, kept); {
+	case errors.Is(err, fs.ErrNotExist):
+		undo = func() error { return remove(path) }
+	case err != nil:
+		return err
+	}
 	if err := f(path); err != nil {
 		return err
 	}
 	if err = syncNames(d.dir); err == nil {
 		return nil
 	}
-	switch {
-	case unread == nil:
-		err = errors.Join(err, replace(path, old))
-	case errors.Is(unread, fs.ErrNotExist):
-		err = errors.Join(err, remove(path))
-	}
+	err = errors.Join(err, undo())
 	_ = syncNames(d.dir) // it may work again; otherwise err already says that it doesn't
 	return fmt.Errorf("state directory %s: %w", d.path, err)
+}
+
+// keep gives a file a second name, or where files have only one, makes a copy.
+func keep(path, kept string) error {
+	if err := remove(kept); err != nil {
+		return err
+	}
+	if err := os.Link(path, kept); err == nil || errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	b, err := read(path)
+	if err != nil {
+		return err
+	}
+	return write(kept, b)
 }
 
 // replace gives a file new content, which is durable before the file has it. After an error it has the old one.

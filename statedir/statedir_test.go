@@ -308,6 +308,64 @@ func TestNamesNotDurable(t *testing.T) {
 	}
 }
 
+// TestNothingDurableAnyMore: the same, if from then on the system can't make anything durable.
+func TestNothingDurableAnyMore(t *testing.T) {
+	save := func(path string) error { return replace(path, []byte("new")) }
+	for what, x := range map[string]struct {
+		name   string
+		change func(path string) error
+		want   []byte
+	}{
+		"saved":   {"a", save, []byte("old")},
+		"created": {"b", save, nil},
+		"deleted": {"a", remove, []byte("old")},
+	} {
+		t.Run(what, func(t *testing.T) {
+			if !sandbox.Inside(t) {
+				return
+			}
+			path := t.TempDir()
+			d := open(t, path)
+			defer d.Close()
+			if err := d.Save("a", []byte("old")); err != nil {
+				t.Fatal(err)
+			}
+			if err := d.change(x.name, func(path string) error {
+				defer sandbox.Refuse(t, unix.SYS_FSYNC, unix.EIO)
+				return x.change(path)
+			}); !errors.Is(err, unix.EIO) {
+				t.Errorf("%v, want %v", err, unix.EIO)
+			}
+			if b, err := d.Load(x.name); err != nil || !bytes.Equal(b, x.want) {
+				t.Errorf("%q, %v, want %q", b, err, x.want)
+			}
+			is(t, filepath.Join(path, "a.state"), "old", 0o600)
+		})
+	}
+}
+
+// TestOneName: on a file system whose files have only one name a Save is undone, too.
+func TestOneName(t *testing.T) {
+	if !sandbox.Inside(t) {
+		return
+	}
+	path := t.TempDir()
+	d := open(t, path)
+	defer d.Close()
+	if err := d.Save("a", []byte("old")); err != nil {
+		t.Fatal(err)
+	}
+	sandbox.Refuse(t, unix.SYS_LINKAT, unix.EPERM)
+	if err := d.Save("a", []byte("older")); err != nil {
+		t.Error(err)
+	}
+	failed := sandbox.FailLater(t, unix.SYS_FSYNC, unix.EIO, 2) // the copy and the new file are durable
+	if err := d.Save("a", []byte("new")); !errors.Is(err, unix.EIO) || !failed() {
+		t.Errorf("%v, want %v", err, unix.EIO)
+	}
+	is(t, filepath.Join(path, "a.state"), "older", 0o600)
+}
+
 // TestOpenFails: Open fails if the directory can't be created or read, or what a crash left can't be removed.
 func TestOpenFails(t *testing.T) {
 	path := t.TempDir()
