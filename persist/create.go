@@ -1,6 +1,7 @@
 package persist
 
 import (
+	"bytes"
 	"crypto/rand"
 	"errors"
 	"os"
@@ -71,6 +72,12 @@ func holdsNothing(f *os.File) bool {
 	if err != nil || !st.Mode().IsRegular() {
 		return false
 	}
+	head := make([]byte, headSize)
+	if n, _ := f.ReadAt(head, 0); len(bytes.TrimLeft(head[:n], "\x00")) > 0 {
+		return false
+	}
+	// Where space is reserved, what was only read counts as data as long as the page cache has it.
+	_ = unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED)
 	_, err = unix.Seek(int(f.Fd()), 0, unix.SEEK_DATA)
 	return errors.Is(err, unix.ENXIO)
 }

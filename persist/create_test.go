@@ -71,6 +71,26 @@ func TestCreateCutShort(t *testing.T) {
 	}
 }
 
+// TestCreateKilled: the same if the program was killed, which had reserved the space, and had read what was there.
+func TestCreateKilled(t *testing.T) {
+	const size = 4 * mib
+	path := filepath.Join(t.TempDir(), "v")
+	f, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := unix.Fallocate(int(f.Fd()), 0, 0, fileSize(size, 4096, true)); errors.Is(err, unix.EOPNOTSUPP) {
+		t.Skip(err)
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.ReadFile(path); err != nil {
+		t.Fatal(err)
+	}
+	mustClose(t, mustOpen(t, path, blockdev.Options{Size: size, Preallocate: true}))
+}
+
 // TestAnotherSize: a volume that is opened with another size than it has is refused, and left closed as it was.
 func TestAnotherSize(t *testing.T) {
 	path, _ := filled(t)
