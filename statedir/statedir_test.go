@@ -96,7 +96,7 @@ func TestCloseDuringSave(t *testing.T) {
 	}
 	var saving, closing sync.WaitGroup
 	saving.Go(func() { _ = d.Save("a", nil) }) // it fails, as a pipe can't be made durable
-	for d.mu.TryLock() { // until something is being saved
+	for d.mu.TryLock() {                       // until something is being saved
 		d.mu.Unlock()
 		runtime.Gosched()
 	}
