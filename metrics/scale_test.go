@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -28,6 +29,7 @@ type memoryConn struct {
 	attr  target.ConnAttr
 	queue *target.Queue
 	data  []byte // the host's memory
+	ends  sync.Once
 	cqe   nvme.Completion
 }
 
@@ -50,7 +52,9 @@ func (c *memoryConn) Respond(r *target.Request) {
 	r.Sent()
 }
 
-func (c *memoryConn) Disconnect(err error) { go c.queue.Closed(err) }
+func (c *memoryConn) Disconnect(err error) {
+	c.ends.Do(func() { go c.queue.Closed(err) })
+}
 
 // do executes a command, which is answered before Submit returns.
 func (c *memoryConn) do(t testing.TB, set func(*nvme.Command), data []byte) {

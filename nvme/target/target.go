@@ -292,9 +292,6 @@ func (t *Target) totals(tt nvme.TransportType) *transportTotals {
 func (t *Target) forget(q *Queue, failed bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if _, ok := t.queues[q]; !ok {
-		return
-	}
 	delete(t.queues, q)
 	t.left(q)
 	n := t.totals(q.attr.Transport)

@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 )
 
@@ -104,6 +105,8 @@ func (r *report) ended(e *event, u unit) {
 		r.skipped = append(r.skipped, fmt.Sprintf("%s %s: %s", short(e.Package), e.Test, reason(r.output[u])))
 	case e.Action == "pass" && e.Test == "":
 		fmt.Fprintf(r.w, "  %-28s %6.1f s\n", short(e.Package), e.Elapsed)
+	case e.Action == "pass" && slices.ContainsFunc(r.output[u], isRace):
+		r.show(u)
 	}
 }
 
@@ -111,20 +114,24 @@ func (r *report) fail(e *event, u unit) {
 	for _, out := range r.builds[e.FailedBuild] {
 		fmt.Fprint(r.w, out)
 	}
-	for _, out := range r.output[u] {
-		fmt.Fprint(r.w, out)
-	}
+	r.show(u)
 	if e.Test == "" {
 		r.unfinished(e.Package)
 		fmt.Fprintf(r.w, "  %-28s FAILED after %.1f s\n", short(e.Package), e.Elapsed)
 	}
 }
 
+// isRace recognizes a data race. If it is that of a goroutine that a test left behind, only its package fails, and a test
+// that passes has the output.
+func isRace(line string) bool { return strings.HasPrefix(line, "WARNING: DATA RACE") }
+
+func (r *report) show(u unit) { fmt.Fprint(r.w, strings.Join(r.output[u], "")) }
+
 // unfinished shows the output of tests that never ended: one of them crashed the others.
 func (r *report) unfinished(pkg string) {
-	for u, output := range r.output {
+	for u := range r.output {
 		if u.pkg == pkg && u.test != "" {
-			fmt.Fprint(r.w, strings.Join(output, ""))
+			r.show(u)
 			delete(r.output, u)
 		}
 	}

@@ -70,3 +70,21 @@ func TestCrash(t *testing.T) {
 		t.Errorf("it doesn't show the crash:\n%s", out.String())
 	}
 }
+
+// A data race of what a test left behind is reported in the output of a test that passes.
+func TestRace(t *testing.T) {
+	var out strings.Builder
+	r := newReport(&out)
+	const race = `{"Action":"output","Package":"m/nvmeof/p","Test":"TestX","Output":"WARNING: DATA RACE\n"}
+{"Action":"output","Package":"m/nvmeof/p","Test":"TestX","Output":"Write at 0x1\n"}
+{"Action":"pass","Package":"m/nvmeof/p","Test":"TestX","Elapsed":0}
+{"Action":"output","Package":"m/nvmeof/p","Output":"FAIL\n"}
+{"Action":"fail","Package":"m/nvmeof/p","Elapsed":2}
+`
+	if err := r.read(strings.NewReader(race)); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(out.String(), "Write at 0x1") {
+		t.Errorf("it doesn't show the race:\n%s", out.String())
+	}
+}
