@@ -75,7 +75,7 @@ func TestAtomicInfo(t *testing.T) {
 		mode  []string
 		cache bool
 	}{
-		"mapped file":       {(*testing.T).TempDir, mapped, []string{"mapped file on ", "msync", "durable after Flush or FUA"}, true},
+		"mapped file":       {disk, mapped, []string{"mapped file on ", "msync", "durable after Flush or FUA"}, true},
 		"tmpfs":             {shm, mapped, []string{"tmpfs", "nothing survives the machine"}, false},
 		"DAX":               {(*testing.T).TempDir, dax(lines), []string{"DAX on ", lines.name, "a completed write is durable"}, false},
 		"DAX without lines": {(*testing.T).TempDir, dax(nil), []string{"DAX on ", "msync", "durable after Flush or FUA"}, true},

@@ -33,6 +33,13 @@ func filledIn(t *testing.T, dir string) (path string, s *superblock) {
 	return path, &sb
 }
 
+// disk makes a directory that isn't on a tmpfs.
+func disk(t *testing.T) string {
+	t.Helper()
+	needDisk(t)
+	return t.TempDir()
+}
+
 // needDisk skips a test of something that a volume on a tmpfs doesn't have.
 func needDisk(t *testing.T) {
 	t.Helper()
@@ -205,8 +212,8 @@ func (s *superblock) sealed(lba, p uint64) uint64 { return p | entryCheck(s.salt
 func TestRepairSuper(t *testing.T) {
 	change := func(path string, at int64) { patch(t, path, at+200, []byte{0xff}) }
 	wipe := func(path string, at int64) { patch(t, path, at, make([]byte, superSize)) }
-	t.Run("changed on disk", func(t *testing.T) { testRepairSuper(t, (*testing.T).TempDir, change, errSum) })
-	t.Run("wiped on disk", func(t *testing.T) { testRepairSuper(t, (*testing.T).TempDir, wipe, ErrNoVolume) })
+	t.Run("changed on disk", func(t *testing.T) { testRepairSuper(t, disk, change, errSum) })
+	t.Run("wiped on disk", func(t *testing.T) { testRepairSuper(t, disk, wipe, ErrNoVolume) })
 	// Without a session the other copy isn't written.
 	t.Run("changed on tmpfs", func(t *testing.T) { testRepairSuper(t, shm, change, errSum) })
 }

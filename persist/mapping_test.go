@@ -141,7 +141,7 @@ func TestDeviceTakenAway(t *testing.T) {
 	}
 	for name, open := range map[string]openFunc{"out of place": Open, "in place": inPlace} {
 		t.Run(name, func(t *testing.T) {
-			path := filepath.Join(t.TempDir(), "v")
+			path := filepath.Join(disk(t), "v")
 			v, err := open(path, blockdev.Options{Size: mib})
 			if err != nil {
 				t.Fatal(err)

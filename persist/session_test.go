@@ -520,7 +520,7 @@ func TestNoDescriptor(t *testing.T) {
 	if !sandbox.Inside(t) {
 		return
 	}
-	path, _ := filled(t)
+	path, _ := filledIn(t, disk(t))
 	v := mustOpen(t, path, blockdev.Options{})
 	mustWrite(t, volumetest.NewClient(v), block(99), 0, false)
 	abandon(t, v)

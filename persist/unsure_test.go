@@ -185,7 +185,7 @@ func TestInaccessibleMap(t *testing.T) {
 	if os.Getpagesize() > areaAlign {
 		t.Skip("maps share pages here")
 	}
-	path, s := filled(t)
+	path, s := filledIn(t, disk(t))
 	rec := s.extents[0]
 	patch(t, path, int64(rec.tableOff)+2*entrySize, binary.LittleEndian.AppendUint64(nil, 1<<entryBits))
 	m := mapVolume(t, path)
