@@ -174,7 +174,7 @@ func (st *pageStatus) addControllers(all []*host.Controller) {
 			Key: cfg.SubNQN + cfg.Remote.String() + "/" + strconv.Itoa(int(c.CNTLID())), Name: text(cfg.SubNQN),
 			Detail: cfg.Transport.Type().String() + " " + cfg.Remote.String(), Queues: 1 + len(c.Queues()),
 		}
-		for _, q := range slices.Concat(c.Queues(), []*host.Queue{c.Admin()}) {
+		for _, q := range append(c.Queues(), c.Admin()) {
 			n := q.Counters()
 			row.IO.Read.Bytes += n.BytesRead.Load()
 			row.IO.Write.Bytes += n.BytesWritten.Load()

@@ -73,29 +73,6 @@ func TestPageCommandsUnderWay(t *testing.T) {
 	}
 }
 
-// TestPageLeavesQueues: pages that are made at the same time don't write behind a controller's queues, which they share.
-func TestPageLeavesQueues(t *testing.T) {
-	p := &pair{t: t, set: New()}
-	tgt, err := target.New(target.Config{Subsystems: []target.SubsystemConfig{{NQN: testNQN, AllowAnyHost: true}}})
-	p.must(err)
-	t.Cleanup(func() { tgt.Close(context.Background()) })
-	p.listenTCP(tgt)
-	tr, err := tcp.NewTransport(tcp.HostConfig{})
-	p.must(err)
-	t.Cleanup(func() { tr.Close() })
-	c, err := host.Connect(t.Context(), host.Config{Transport: tr, Remote: p.tcpAddr, SubNQN: testNQN, HostNQN: hostNQN, Queues: 3})
-	p.must(err)
-	t.Cleanup(func() { c.Close() })
-	p.set.AddController(c)
-	p.set.status()
-	queues := c.Queues()
-	for _, q := range queues[len(queues):cap(queues)] {
-		if q != nil {
-			t.Errorf("queue %d was written behind %d queues", q.ID(), len(queues))
-		}
-	}
-}
-
 // TestTargetPage: the status page of a target shows what its hosts have moved: in all, of each volume and by each host;
 // and that nothing is under way, though each host has left an Asynchronous Event Request with its controller.
 func TestTargetPage(t *testing.T) {

@@ -78,8 +78,8 @@ func (c *Controller) Remote() netip.AddrPort { return c.cfg.Remote }
 // Admin is the admin queue.
 func (c *Controller) Admin() *Queue { return c.admin }
 
-// Queues returns the I/O queues; the first has ID 1. The slice must not be modified.
-func (c *Controller) Queues() []*Queue { return c.io }
+// Queues returns the I/O queues; the first has ID 1. The slice must not be modified, but may be appended to.
+func (c *Controller) Queues() []*Queue { return slices.Clip(c.io) }
 
 // Counters returns the controller's counters. Each queue has its own.
 func (c *Controller) Counters() *Counters { return &c.counters }

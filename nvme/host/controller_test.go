@@ -72,6 +72,18 @@ func TestLossOfOneQueueIsLossOfAll(t *testing.T) {
 	}
 }
 
+// TestQueuesAppended: what two callers append to a controller's queues doesn't meet, however the slice has grown.
+func TestQueuesAppended(t *testing.T) {
+	for n := range 5 {
+		c := &Controller{io: make([]*Queue, n, n+1)}
+		first, second := new(Queue), new(Queue)
+		one := append(c.Queues(), first)
+		if _ = append(c.Queues(), second); one[n] != first {
+			t.Errorf("another append to %d queues changed the first", n)
+		}
+	}
+}
+
 func TestFeatures(t *testing.T) {
 	f := newFakeTarget()
 	c := connect(t, f)
