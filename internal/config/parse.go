@@ -70,7 +70,7 @@ func Parse(name string, b []byte) (*Config, error) {
 		return nil, located(name, err)
 	}
 	if fe == nil {
-		err = guarded(func() error { fe = cmp.Or(second(file), endless(file), misfit(file)); return nil })
+		err = guarded(func() error { fe = cmp.Or(second(file), endless(file), swollen(file), misfit(file)); return nil })
 	}
 	if err != nil {
 		return nil, located(name, err)
@@ -169,6 +169,51 @@ func endless(file *ast.File) *FieldError {
 		}
 	}
 	return nil
+}
+
+// maxRepeated bounds how many values aliases repeat. The YAML library reads them again for each alias: where those repeat
+// others, one line more takes twice as long, and 40 lines keep a running target that reads its file again busy for years.
+const maxRepeated = 1 << 20
+
+// swollen finds the alias with which more than maxRepeated values are repeated.
+func swollen(file *ast.File) *FieldError {
+	r := repetition{marked: make(map[string]int)}
+	for _, doc := range file.Docs {
+		if doc.Body != nil {
+			ast.Walk(&r, doc.Body)
+		}
+	}
+	return r.beyond
+}
+
+// repetition counts values as often as aliases repeat them.
+type repetition struct {
+	values   int            // that were passed, and repeated
+	repeated int            // of them
+	marked   map[string]int // by the name of the anchor
+	beyond   *FieldError
+}
+
+// Visit implements [ast.Visitor].
+func (r *repetition) Visit(node ast.Node) ast.Visitor {
+	if r.beyond != nil {
+		return nil
+	}
+	r.values++
+	switch n := node.(type) {
+	case *ast.AnchorNode:
+		before := r.values
+		ast.Walk(r, n.Value)
+		r.marked[n.Name.GetToken().Value] = r.values - before
+		return nil
+	case *ast.AliasNode:
+		name := n.Value.GetToken().Value
+		r.values += r.marked[name]
+		if r.repeated += r.marked[name]; r.repeated > maxRepeated {
+			r.beyond = &FieldError{Line: n.GetToken().Position.Line, Err: fmt.Errorf("with *%s, aliases repeat more than %d values: write out what is meant", name, maxRepeated)}
+		}
+	}
+	return r
 }
 
 // emptied returns the "---" that follows a document's own "---" directly, if the document is empty. The YAML library

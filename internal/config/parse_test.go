@@ -82,6 +82,15 @@ const nqn = "nqn.2026-11.org.example:a"
 // good is a valid configuration, to which mistakes are added.
 const good = "subsystems:\n- nqn: " + nqn + "\n  namespaces:\n  - volume: mem:1MiB\n"
 
+// doubling returns n lines, each of which repeats the line above twice.
+func doubling(n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, "- hosts: &h%d [*h%d, *h%[2]d]\n", i+1, i)
+	}
+	return b.String()
+}
+
 // mistake is a configuration, and how its error begins.
 type mistake struct{ text, want string }
 
@@ -122,6 +131,7 @@ var malformed = []mistake{
 	{good + "network: &n\n  <<: *n\n", "f:6: *n is part of what &n marks, which would have no end: write out what is meant"},
 	{good + "network: &n {dscp: *n}\n", "f:5: *n is part of what &n marks"},
 	{"subsystems: &s\n- *s\n", "f:2: *s is part of what &s marks"},
+	{"subsystems:\n- hosts: &h0 [x, x]\n" + doubling(22), "f:19: with *h16, aliases repeat more than 1048576 values: write out what is meant"},
 	{good + "    nsid: 4294967296\n", `f:5: subsystems[0].namespaces[0].nsid "4294967296": want`},
 	{good + "    nsid: 1.5\n", `f:5: subsystems[0].namespaces[0].nsid "1.5": want`},
 	{good + "    nsid: [1]\n", "f:5: subsystems[0].namespaces[0].nsid: want a whole number"},
