@@ -7,6 +7,9 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
+	"net/url"
+	"strings"
 	"time"
 
 	"github.com/prometheus/common/expfmt"
@@ -103,9 +106,13 @@ func (s *Set) Serve(addr string) (*Server, error) {
 	if err != nil {
 		return nil, explainListen(addr, err)
 	}
+	handler := s.Handler()
+	if l.Addr().(*net.TCPAddr).IP.IsLoopback() {
+		handler = local(handler, addr)
+	}
 	srv := &Server{
 		http: http.Server{
-			Handler:           s.Handler(),
+			Handler:           handler,
 			ReadTimeout:       scrapeTime,
 			ReadHeaderTimeout: scrapeTime,
 			WriteTimeout:      2 * scrapeTime,
@@ -120,6 +127,27 @@ func (s *Set) Serve(addr string) (*Server, error) {
 		srv.err = srv.http.Serve(&listener{TCPListener: l})
 	}()
 	return srv, nil
+}
+
+// local serves on a loopback address, addr, requests for this host alone. A web page that a browser here has open may give
+// its own name a loopback address (DNS rebinding), and could otherwise read what it gets.
+func local(h http.Handler, addr string) http.Handler {
+	own := hostname(addr)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		name := hostname(r.Host)
+		ip, _ := netip.ParseAddr(name)
+		if name != "" && name != "localhost" && name != own && !ip.Unmap().IsLoopback() {
+			http.Error(w, "only this host is served, as localhost or "+own, http.StatusForbidden)
+			return
+		}
+		h.ServeHTTP(w, r)
+	})
+}
+
+// hostname returns the name or address in "host:port", or in "host".
+func hostname(hostport string) string {
+	name := (&url.URL{Host: hostport}).Hostname()
+	return strings.ToLower(strings.TrimSuffix(name, "."))
 }
 
 // explainListen says what to do about an address that can't be listened on.

@@ -2,7 +2,9 @@ package metrics
 
 import (
 	"errors"
+	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -23,6 +25,70 @@ func get(t *testing.T, url string) (int, string) {
 		t.Fatal(err)
 	}
 	return r.StatusCode, string(b)
+}
+
+// TestForeignName: on a loopback address only this host's names are answered, so that a web page that gives its own name
+// that address reads nothing.
+func TestForeignName(t *testing.T) {
+	srv, err := New().Serve("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer srv.Close()
+	port := srv.Addr().(*net.TCPAddr).Port
+	for name, want := range map[string]int{
+		"127.0.0.1": 200, "127.1.2.3": 200, "localhost": 200, "LocalHost.": 200, "[::1]": 200, "[::ffff:127.0.0.1]": 200,
+		"web.example": 403, "localhost.web.example": 403, "192.0.2.1": 403, "[2001:db8::1]": 403, "0.0.0.0": 403,
+	} {
+		for _, host := range []string{name, fmt.Sprintf("%s:%d", name, port)} {
+			if code := askedFor(t, srv, host); code != want {
+				t.Errorf("asked for %s: %d, want %d", host, code, want)
+			}
+		}
+	}
+}
+
+// TestNamedServer: a server is reached by the name that it was given; on other addresses it's for whoever is on the network.
+func TestNamedServer(t *testing.T) {
+	for _, c := range []struct {
+		addr, host string
+		want       int
+	}{{"localhost:0", "web.example", 403}, {"localhost:0", "localhost", 200}, {"0.0.0.0:0", "nas.example", 200}} {
+		srv, err := New().Serve(c.addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if code := askedFor(t, srv, c.host); code != c.want {
+			t.Errorf("%s asked for %s: %d, want %d", c.addr, c.host, code, c.want)
+		}
+		if err := srv.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	h := local(http.NotFoundHandler(), "Node7.example:9464")
+	for _, host := range []string{"node7.example", "node7.EXAMPLE:9464", ""} {
+		w := httptest.NewRecorder()
+		if h.ServeHTTP(w, &http.Request{Host: host}); w.Code != http.StatusNotFound {
+			t.Errorf("asked for %q: %d", host, w.Code)
+		}
+	}
+}
+
+// askedFor requests status.json with a Host header, and returns the status.
+func askedFor(t *testing.T, srv *Server, host string) int {
+	t.Helper()
+	r, err := http.NewRequest(http.MethodGet, "http://"+srv.Addr().String()+"/status.json", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Host = host
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	answer, err := client.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer.Body.Close()
+	return answer.StatusCode
 }
 
 func TestServer(t *testing.T) {
