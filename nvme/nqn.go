@@ -49,8 +49,8 @@ func nqnTextFault(nqn string) string {
 		return fmt.Sprintf("it has %d bytes, the limit is %d", len(nqn), MaxNQN)
 	case !utf8.ValidString(nqn):
 		return "it is not UTF-8"
-	case strings.ContainsFunc(nqn, func(r rune) bool { return r <= ' ' || r == 0x7f }):
-		return "it contains a space or a control character"
+	case strings.ContainsFunc(nqn, func(r rune) bool { return r == ' ' || shapeless(r) }):
+		return "it contains a space, or a control or invisible character"
 	}
 	return ""
 }

@@ -39,6 +39,8 @@ func TestCheckNQN(t *testing.T) {
 		"nqn.2024-01.com..example:d":                                "domain name",
 		"nqn.2024-01.com.example:my disk":                           "space",
 		"nqn.2024-01.com.example:d\n":                               "control",
+		"nqn.2024-01.com.example:\u009b2J":                          "control",
+		"nqn.2024-01.com.example:\u202ed":                           "invisible",
 		"nqn.2024-01.com.example:\xff":                              "UTF-8",
 		UUIDPrefix + "1234":                                         "UUID",
 		UUIDPrefix + "f81d4fae7dec11d0a76500a0c91e6bf6":             "UUID",
@@ -59,7 +61,7 @@ func TestCheckSubNQN(t *testing.T) {
 		}
 	}
 	for bad, why := range map[string]string{
-		"": "empty", "my disk": "space", "disk\n": "control", "disk\x00": "control", "\xff": "UTF-8", strings.Repeat("x", MaxNQN+1): "224 bytes",
+		"": "empty", "my disk": "space", "disk\n": "control", "disk\x00": "control", "\u009b2Jdisk": "control", "disk\u200b": "invisible", "\xff": "UTF-8", strings.Repeat("x", MaxNQN+1): "224 bytes",
 	} {
 		if err := CheckSubNQN(bad); !errors.Is(err, ErrNQN) || !strings.Contains(err.Error(), why) {
 			t.Errorf("%q: got %v, want it to say %q", bad, err, why)

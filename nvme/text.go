@@ -23,21 +23,27 @@ func PutPadded(dst []byte, s string) {
 	}
 }
 
-// Text returns the string in a fixed field, whether padded with spaces or ended by NUL. What has no shape, such as control
-// characters and those that reorder or hide others, and invalid UTF-8 become '?': the text may be shown on a terminal,
-// which they would control, or be mistaken for another.
+// Text returns the string in a fixed field, whether padded with spaces or ended by NUL, as Shown.
 func Text(b []byte) string {
 	if i := bytes.IndexByte(b, 0); i >= 0 {
 		b = b[:i]
 	}
-	harmless := func(r rune) rune {
-		if !unicode.IsGraphic(r) || r == utf8.RuneError {
+	return strings.TrimRight(Shown(string(b)), " ")
+}
+
+// Shown returns text of others as it may be shown on a terminal. What has no shape, such as control characters and those
+// that reorder or hide others, and invalid UTF-8 become '?': they would control the terminal, or have the text be mistaken
+// for another.
+func Shown(s string) string {
+	return strings.Map(func(r rune) rune {
+		if shapeless(r) || r == utf8.RuneError {
 			return '?'
 		}
 		return r
-	}
-	return strings.TrimRight(strings.Map(harmless, string(b)), " ")
+	}, s)
 }
+
+func shapeless(r rune) bool { return !unicode.IsGraphic(r) }
 
 // PutText copies s into dst and fills the rest with NUL, the form of NQNs. It fails if s and one NUL don't fit.
 func PutText(dst []byte, s string) error {

@@ -168,7 +168,7 @@ type importer struct {
 }
 
 func (im *importer) note(format string, a ...any) {
-	im.notes = append(im.notes, fmt.Sprintf(format, a...))
+	im.notes = append(im.notes, nvme.Shown(fmt.Sprintf(format, a...)))
 }
 
 // hosts imports the secrets of hosts, and what they may be used with.
@@ -188,7 +188,7 @@ func (im *importer) hosts(hosts []nvmetHost, file string) error {
 			s.Controller, err = dhchap.ParseSecret(h.CtrlKey)
 		}
 		if err != nil {
-			return fmt.Errorf("host %s: %w", h.NQN, err)
+			return fmt.Errorf("host %s: %w", nvme.Shown(h.NQN), err)
 		}
 		im.secrets = append(im.secrets, s)
 		var hash nvme.AuthHash

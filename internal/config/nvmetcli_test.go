@@ -1,13 +1,16 @@
 package config
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
+	"unicode"
 
 	"github.com/nvme-anywhere/nvmeof/internal/fuzzing"
 )
@@ -129,6 +132,29 @@ func TestFromNVMeTCLIEverywhere(t *testing.T) {
 		}
 		if got := strings.Join(refuse, " "); got != x.listen {
 			t.Errorf("group 2 is inaccessible at %s, want %s", got, x.listen)
+		}
+	}
+}
+
+// TestFromNVMeTCLIHostile: whatever text a file contains, what is said of it and made of it doesn't control a terminal.
+func TestFromNVMeTCLIHostile(t *testing.T) {
+	b, err := os.ReadFile(filepath.Join("testdata", "nvmetcli.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b = bytes.Replace(b, []byte(`{`), []byte(`{"hosts": [{"nqn": "h", "dhchap_key": "no secret"}, {"nqn": "i", "dhchap_ctrl_key": "k"}],`), 1)
+	for _, at := range regexp.MustCompile(`"[^"]*"`).FindAllIndex(b, -1) {
+		for _, secrets := range []string{"", "secrets"} {
+			text := slices.Concat(b[:at[0]+1], []byte(`\u001b[2J\u009b2J\u202e`), b[at[0]+1:])
+			im, err := FromNVMeTCLI("f", text, secrets)
+			said := fmt.Sprint(err)
+			if err == nil {
+				out, err := im.Config.Marshal()
+				said += fmt.Sprint(im.Notes, strings.ReplaceAll(string(out), "\n", ""), err)
+			}
+			if strings.ContainsFunc(said, func(r rune) bool { return !unicode.IsGraphic(r) }) {
+				t.Errorf("with control characters in %s: %q", b[at[0]:at[1]], said)
+			}
 		}
 	}
 }
