@@ -25,7 +25,7 @@ const directorySuffix = ".volume"
 // OpenDirectory opens a directory, or creates it if it doesn't exist, for volumes of capacity bytes together. options
 // holds the options that all of them share. An error that is ErrBusy says that the directory is already open.
 func OpenDirectory(path string, capacity uint64, options Options) (*Directory, error) {
-	if err := statedir.MakeDir(path); err != nil {
+	if err := statedir.MakeDir(path, 0o700); err != nil {
 		return nil, OpenError(path, KindOf(err), err)
 	}
 	f, err := os.Open(path)

@@ -163,7 +163,7 @@ func TestNothingDurable(t *testing.T) {
 		t.Errorf("created: %v", err)
 	}
 	is(t, path, "one", 0o600)
-	if err := MakeDir(dir); !errors.Is(err, unix.EIO) {
+	if err := MakeDir(dir, 0o700); !errors.Is(err, unix.EIO) {
 		t.Errorf("made: %v", err)
 	}
 }

@@ -33,7 +33,7 @@ const (
 // Open opens a directory, which it creates if it doesn't exist, and removes what Saves left that were cut short by a
 // crash. If nothing can be saved in the directory, it returns an error.
 func Open(path string) (*Dir, error) {
-	if err := MakeDir(path); err != nil {
+	if err := MakeDir(path, 0o700); err != nil {
 		return nil, fmt.Errorf("state directory: %w", err)
 	}
 	if err := unix.Faccessat(unix.AT_FDCWD, path, unix.W_OK|unix.X_OK, unix.AT_EACCESS); err != nil {
@@ -62,13 +62,13 @@ func Open(path string) (*Dir, error) {
 	return d, nil
 }
 
-// MakeDir creates a directory for its owner alone if it doesn't exist, like os.MkdirAll. When it returns without an
-// error, the directory survives a power failure.
-func MakeDir(path string) error { return create(path, syncReadable) }
+// MakeDir creates a directory if it doesn't exist, like os.MkdirAll. When it returns without an error, the directory
+// survives a power failure.
+func MakeDir(path string, mode fs.FileMode) error { return create(path, mode, syncReadable) }
 
 // create creates a directory and any missing parents, and makes their names durable with sync. It does so for the
 // directory's own name even if it exists, since its creator may have been killed before doing so.
-func create(path string, sync func(dir string) error) error {
+func create(path string, mode fs.FileMode, sync func(dir string) error) error {
 	path, err := filepath.Abs(path)
 	if err != nil {
 		return err
@@ -80,7 +80,7 @@ func create(path string, sync func(dir string) error) error {
 		}
 		parents = append(parents, filepath.Dir(p))
 	}
-	if err := os.MkdirAll(path, 0o700); err != nil {
+	if err := os.MkdirAll(path, mode); err != nil {
 		return err
 	}
 	for _, p := range parents {

@@ -156,7 +156,7 @@ func TestCreate(t *testing.T) {
 	path := filepath.Join(top, "a", "b", "c")
 	for _, want := range [][]string{{filepath.Join(top, "a", "b"), filepath.Join(top, "a"), top}, {filepath.Join(top, "a", "b")}} {
 		var synced []string
-		if err := create(path, func(dir string) error {
+		if err := create(path, 0o700, func(dir string) error {
 			synced = append(synced, dir)
 			return nil
 		}); err != nil {
@@ -167,7 +167,7 @@ func TestCreate(t *testing.T) {
 		}
 	}
 	broken := errors.New("broken")
-	if err := create(filepath.Join(top, "d"), func(string) error { return broken }); !errors.Is(err, broken) {
+	if err := create(filepath.Join(top, "d"), 0o700, func(string) error { return broken }); !errors.Is(err, broken) {
 		t.Errorf("a sync that fails: %v", err)
 	}
 }
@@ -373,7 +373,7 @@ func TestOpenFails(t *testing.T) {
 	if err := errors.Join(os.WriteFile(file, nil, 0o600), os.MkdirAll(left, 0o700)); err != nil {
 		t.Fatal(err)
 	}
-	if err := MakeDir(file); err == nil {
+	if err := MakeDir(file, 0o700); err == nil {
 		t.Error("a file was made a directory")
 	}
 	for _, p := range []string{file, filepath.Join(file, "below"), filepath.Join(path, "left")} {

@@ -46,6 +46,7 @@ var testsMay = map[string][]string{
 	"statedir":              {"internal/sandbox"},
 	"internal/udp":          {"internal/..."},
 	"internal/aio":          {"internal/sandbox"},
+	"internal/identity":     {"internal/sandbox"},
 	"internal/capture":      {"internal/..."},
 	"examples":              {everything},
 }

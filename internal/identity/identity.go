@@ -163,7 +163,7 @@ func firstLine(path string) (string, error) {
 // neither, only hostid, which implies the other, or both.
 func (s Store) Save(id Identity) (string, error) {
 	dir := s.Dirs[len(s.Dirs)-1]
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	if err := statedir.MakeDir(dir, 0o755); err != nil {
 		return "", err
 	}
 	nqnPath := filepath.Join(dir, nqnFile)

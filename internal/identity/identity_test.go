@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/nvme-anywhere/nvmeof/internal/sandbox"
 )
 
 const (
@@ -106,6 +108,19 @@ func TestSave(t *testing.T) {
 	files, err := os.ReadDir(s.Dirs[1])
 	if err != nil || len(files) != 2 {
 		t.Errorf("%v, %v", files, err)
+	}
+}
+
+// TestSaveNotDurable: an identity counts as saved only once the names of its directory, and of those made for it, are
+// durable.
+func TestSaveNotDurable(t *testing.T) {
+	if !sandbox.Inside(t) {
+		return
+	}
+	s := newStore(t)
+	failed := sandbox.FailLater(t, unix.SYS_FSYNC, unix.EIO, 5) // two directories, then each file and its name
+	if _, err := s.Save(New()); !failed() || !errors.Is(err, unix.EIO) {
+		t.Errorf("%v; refused: %v", err, failed())
 	}
 }
 
