@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"unsafe"
 
@@ -29,6 +30,10 @@ func Inside(t *testing.T) bool {
 	}
 	c := exec.CommandContext(t.Context(), os.Args[0], "-test.run", "^"+t.Name()+"$", "-test.v") //nolint:gosec // this very program, and the name of one of its tests
 	c.Env = append(os.Environ(), within+"="+t.Name())
+	// What may hang for ever ends with this program, or rather with the thread that starts it.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	switch out, err := c.CombinedOutput(); {
 	case err != nil:
 		t.Errorf("%v\n%s", err, out)
