@@ -3,6 +3,7 @@ package tests
 import (
 	"bytes"
 	"context"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -26,7 +27,7 @@ func newFrozenFS(t *testing.T) *frozenFS {
 	if os.Geteuid() != 0 {
 		t.Skip("a file system is mounted by root only")
 	}
-	for _, program := range []string{"mkfs.ext4", "mount", "umount"} {
+	for _, program := range []string{"mkfs.ext4", "mount", "fsfreeze", "umount"} {
 		if _, err := exec.LookPath(program); err != nil {
 			t.Skip(err)
 		}
@@ -42,12 +43,31 @@ func newFrozenFS(t *testing.T) *frozenFS {
 	if out, err := exec.Command("mount", "-o", "loop", image, fs.dir).CombinedOutput(); err != nil {
 		t.Skipf("no file can be mounted here: %v: %s", err, out)
 	}
+	fs.unmountAfter(t)
+	return fs
+}
+
+// unmountAfter has the file system unmounted at the test's end, or when this program is killed: a frozen one would stay,
+// and hang whoever syncs all of them.
+func (fs *frozenFS) unmountAfter(t *testing.T) {
+	t.Helper()
+	const script = `trap "" HUP INT TERM; cat; fsfreeze -u "$0" 2>/dev/null; umount "$0" || umount -l "$0"`
+	keeper := exec.Command("sh", "-c", script, fs.dir)
+	var said bytes.Buffer
+	keeper.Stderr = &said
+	end, err := keeper.StdinPipe()
+	if err == nil {
+		err = keeper.Start()
+	}
+	if err != nil {
+		t.Fatal(errors.Join(err, unix.Unmount(fs.dir, 0)))
+	}
 	t.Cleanup(func() {
-		if out, err := exec.Command("umount", fs.dir).CombinedOutput(); err != nil {
-			t.Errorf("umount: %v: %s", err, out)
+		_ = end.Close()
+		if err := keeper.Wait(); err != nil || said.Len() > 0 {
+			t.Errorf("umount: %v: %s", err, said.String())
 		}
 	})
-	return fs
 }
 
 // ioctl calls ioctl on the file system.
