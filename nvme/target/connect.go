@@ -74,7 +74,7 @@ func (r *Request) refuseConnect(d *nvme.ConnectData, no *refusal) {
 	q.t.totals(q.attr.Transport).refusedConnects++
 	q.t.mu.Unlock()
 	q.t.log.Warn("Connect refused: "+no.why, "transport", q.attr.Transport.String(), "remote", q.attr.Remote,
-		"subsystem", d.SubNQN, "host", d.HostNQN, "qid", r.Cmd.ConnectQID())
+		"subsystem", nvme.Shown(d.SubNQN), "host", nvme.Shown(d.HostNQN), "qid", r.Cmd.ConnectQID())
 	r.CQE.SetDW0(uint32(no.where))
 	r.respond(no.status)
 }

@@ -28,6 +28,21 @@ func TestLogTells(t *testing.T) {
 	}
 }
 
+// TestLogOfStrangers: names from hosts that aren't accepted don't control the terminal that shows the log. JSON leaves
+// characters beyond ASCII as they are.
+func TestLogOfStrangers(t *testing.T) {
+	var out bytes.Buffer
+	tg := newTargetWith(t, func(c *Config) { c.Log = slog.New(slog.NewJSONHandler(&out, nil)) })
+	for _, off := range []int{nvme.ConnectDataOffSUBNQN, nvme.ConnectDataOffHOSTNQN} {
+		data := connectData(t, nvme.CNTLIDDynamic, testNQN)
+		setName(data, off, "nqn.\u009b2J\u202e\x1b[2J")
+		dial(t, tg).fails(connectCommand(0, 31, 0), data, connectInvalid)
+	}
+	if said := out.String(); strings.Count(said, "nqn.?2J??[2J") != 2 || strings.ContainsAny(said, "\u009b\u202e\x1b") {
+		t.Errorf("the log has\n%q", said)
+	}
+}
+
 // TestLogTellsLostFromLeft: a host that closes its connections without a shutdown counts as lost.
 func TestLogTellsLostFromLeft(t *testing.T) {
 	for _, shutdown := range []bool{true, false} {
