@@ -13,7 +13,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/nvme-anywhere/nvmeof/blockdev"
 	"github.com/nvme-anywhere/nvmeof/nvme"
 	"github.com/nvme-anywhere/nvmeof/nvme/host"
 )
@@ -111,7 +110,7 @@ func TestHangingFile(t *testing.T) {
 }
 
 func testHangingFile(t *testing.T, io, path string, flags ...string) {
-	needMode(t, map[string]blockdev.IOMode{"buffered": blockdev.IOBuffered, "uring": blockdev.IOUring, "direct": blockdev.IODirect}[io])
+	needIO(t, io)
 	fs := newFrozenFS(t)
 	slow, fast := filepath.Join(fs.dir, "slow"), filepath.Join(t.TempDir(), "fast")
 	for _, file := range []string{slow, fast} {

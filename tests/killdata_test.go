@@ -38,6 +38,7 @@ func TestKillData(t *testing.T) {
 	for i, w := range ways {
 		share := (kills + len(ways) - 1 - i) / len(ways)
 		t.Run(fmt.Sprintf("%s/%s/%d", w.io, w.transport, w.block), func(t *testing.T) {
+			needIO(t, w.io)
 			noLeaks(t)
 			k := &killing{
 				transport: w.transport, rnd: rand.New(rand.NewPCG(seed, uint64(i))),

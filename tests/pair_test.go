@@ -126,6 +126,14 @@ func needMode(t testing.TB, mode blockdev.IOMode) {
 	}
 }
 
+// needIO is needMode for a value of --io.
+func needIO(t testing.TB, io string) {
+	t.Helper()
+	needMode(t, map[string]blockdev.IOMode{
+		"auto": blockdev.IOAuto, "buffered": blockdev.IOBuffered, "uring": blockdev.IOUring, "direct": blockdev.IODirect,
+	}[io])
+}
+
 func pmemVolume(t testing.TB) (string, blockdev.Options) {
 	return "pmem:" + filepath.Join(t.TempDir(), "pmem.img"), blockdev.Options{Size: 64 << 20}
 }
