@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
 // ErrInvalid matches every error of this package, with errors.Is.
@@ -36,7 +38,7 @@ func (e *FieldError) Error() string {
 		}
 		b.WriteString(": ")
 	}
-	b.WriteString(e.Err.Error())
+	b.WriteString(nvme.Shown(e.Err.Error())) // which may quote somebody else's file
 	return b.String()
 }
 

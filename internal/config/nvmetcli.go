@@ -188,7 +188,7 @@ func (im *importer) hosts(hosts []nvmetHost, file string) error {
 			s.Controller, err = dhchap.ParseSecret(h.CtrlKey)
 		}
 		if err != nil {
-			return fmt.Errorf("host %s: %w", nvme.Shown(h.NQN), err)
+			return fmt.Errorf("host %s: %w", h.NQN, err)
 		}
 		im.secrets = append(im.secrets, s)
 		var hash nvme.AuthHash
