@@ -129,15 +129,14 @@ func (s *Set) Serve(addr string) (*Server, error) {
 	return srv, nil
 }
 
-// local serves on a loopback address, addr, requests for this host alone. A web page that a browser here has open may give
-// its own name a loopback address (DNS rebinding), and could otherwise read what it gets.
+// local serves on a loopback address, addr, requests under its name and under addresses. A web page that a browser here
+// has open may give its own name a loopback address (DNS rebinding), and could otherwise read what it gets.
 func local(h http.Handler, addr string) http.Handler {
 	own := hostname(addr)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		name := hostname(r.Host)
-		ip, _ := netip.ParseAddr(name)
-		if name != "" && name != "localhost" && name != own && !ip.Unmap().IsLoopback() {
-			http.Error(w, "only this host is served, as localhost or "+own, http.StatusForbidden)
+		if _, err := netip.ParseAddr(name); err != nil && name != "" && name != "localhost" && name != own {
+			http.Error(w, "this is not "+name+": ask for localhost or "+own, http.StatusForbidden)
 			return
 		}
 		h.ServeHTTP(w, r)
