@@ -127,7 +127,7 @@ func (f *serveFlags) configuration(c *cobra.Command) (*config.Config, error) {
 	if cfg.Discovery.Referrals, err = endpoints("referral", f.referrals); err != nil {
 		return nil, err
 	}
-	if err := errors.Join(f.checkLimits(), f.checkFile()); err != nil {
+	if err := errors.Join(f.packets.Validate(), f.checkLimits(), f.checkFile()); err != nil {
 		return nil, err
 	}
 	return cfg, inFlags(cfg.Validate())
@@ -210,7 +210,6 @@ func (f *serveFlags) checkLimits() error {
 	}{
 		{"max-connections", f.maxConns, 1, config.MaxConnections}, {"max-host-connections", f.maxPeerConns, 1, config.MaxConnections},
 		{"max-queues", f.maxQueues, 1, config.MaxQueues}, {"queue-depth", f.queueDepth, config.MinQueueDepth, config.MaxQueueDepth},
-		{"engines", f.packets.Engines, 1, cli.MaxEngines},
 	} {
 		if l.value == 0 {
 			return cli.Usage("--%s 0: want %d to %d", l.flag, l.least, l.most)
@@ -266,11 +265,11 @@ func loadText(ctx context.Context, what, path string) (*config.Config, []byte, e
 // flagOf maps each field of the configuration to its flag.
 var flagOf = map[string]string{
 	"listen": "--listen", "metrics": "--metrics", "control": "--control", "pcap": "--pcap", "log.level": "--log-level",
-	"network.in_capsule": "--in-capsule", "network.queue_depth": "--queue-depth", "network.dscp": "--dscp", "network.priority": "--priority",
+	"network.in_capsule": "--in-capsule", "network.queue_depth": "--queue-depth", "network.fault": "--fault",
 	"discovery.nqn": "--discovery-nqn", "discovery.referrals": "--referral",
 	"limits.connections": "--max-connections", "limits.host_connections": "--max-host-connections",
 	"limits.queues": "--max-queues", "limits.memory": "--memory",
-	"drain_timeout": "--drain-timeout", "network.busy_poll": "--busy-poll", "network.fault": "--fault",
+	"drain_timeout":  "--drain-timeout",
 	"subsystems.nqn": "--nqn", "subsystems.serial": "--serial", "subsystems.hosts": "--allow-host", "subsystems.max_controllers": "--max-controllers",
 	"subsystems.namespaces": "--volume", "subsystems.namespaces.volume": "--volume", "subsystems.namespaces.block_size": "--block-size",
 	"subsystems.namespaces.io": "--io",

@@ -3,6 +3,8 @@ package main
 import (
 	"strings"
 	"testing"
+
+	"github.com/nvme-anywhere/nvmeof/internal/config"
 )
 
 // TestFlagsAsFile: ctl config writes what the user asked for, and no defaults, which a later version may change.
@@ -14,13 +16,7 @@ func TestFlagsAsFile(t *testing.T) {
 		{"--max-queues=8 --memory=64MiB", "limits:\n  queues: 8\n  memory: 64 MiB\n"},
 		{"--log-level=debug --drain-timeout=0", "log:\n  level: debug\ndrain_timeout: 0s\n"},
 	} {
-		c, f := newServe(), &serveFlags{}
-		c.ResetFlags()
-		f.add(c)
-		if err := c.ParseFlags(append(strings.Fields(x.flags), "--volume=mem:1MiB")); err != nil {
-			t.Fatal(err)
-		}
-		cfg, err := f.configuration(c)
+		cfg, err := configured(t, x.flags)
 		if err != nil {
 			t.Fatalf("%s: %v", x.flags, err)
 		}
@@ -30,4 +26,34 @@ func TestFlagsAsFile(t *testing.T) {
 			t.Errorf("%q is written as %q, want %q: %v", x.flags, rest, x.file, err)
 		}
 	}
+}
+
+// TestFlagsInErrors: a value that is out of bounds is reported with its flag, not with the field of a configuration file.
+func TestFlagsInErrors(t *testing.T) {
+	for flags, want := range map[string]string{
+		"--dscp=64":                  "--dscp 64: ",
+		"--priority=7":               "--priority 7: ",
+		"--busy-poll=1m":             "--busy-poll 1m0s: ",
+		"--engines=9":                "--engines 9: ",
+		"--engines=0":                "--engines 0: ",
+		"--engines=2 --local-memory": "--engines 2 and --local-memory: ",
+		"--queue-depth=1":            "--queue-depth 1: ",
+		"--block-size=7":             "--block-size: ",
+	} {
+		if _, err := configured(t, flags); err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%s: %v, want %s…", flags, err, want)
+		}
+	}
+}
+
+// configured returns the configuration of serve with flags and a volume.
+func configured(t *testing.T, flags string) (*config.Config, error) {
+	t.Helper()
+	c, f := newServe(), &serveFlags{}
+	c.ResetFlags()
+	f.add(c)
+	if err := c.ParseFlags(append(strings.Fields(flags), "--volume=mem:1MiB")); err != nil {
+		t.Fatal(err)
+	}
+	return f.configuration(c)
 }
