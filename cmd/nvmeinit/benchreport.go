@@ -28,9 +28,9 @@ func printJob(w io.Writer, r *fio.Reported) {
 	s := r.Spec
 	fmt.Fprintf(w, "%s: rw=%s, bs=%s, iodepth=%d, numjobs=%d, ran %.2f s\n",
 		jobTitle(r), s.RW, blockSizes(s), s.IODepth, s.NumJobs, r.Duration.Seconds())
-	percentiles := shownPercentiles
-	if _, given := r.Job.Given()["percentile_list"]; given {
-		percentiles = r.Job.Percentiles
+	percentiles := r.Job.Percentiles
+	if percentiles == nil {
+		percentiles = shownPercentiles
 	}
 	head := []any{"", "IOPS", "bandwidth", "total", "mean"}
 	for _, p := range percentiles {

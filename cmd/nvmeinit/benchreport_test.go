@@ -62,3 +62,26 @@ func TestSoughtText(t *testing.T) {
 		}
 	}
 }
+
+// TestTablePercentiles: the table has the percentiles that the job asks for, also where it does so in a section
+// [global].
+func TestTablePercentiles(t *testing.T) {
+	for text, want := range map[string]string{
+		"[a]\nrw=read\n":                                "p50 +p99 +p99.9 +p99.99 +max",
+		"[a]\nrw=read\npercentile_list=10:95\n":         "mean +p10 +p95 +max",
+		"[global]\npercentile_list=10:95\n[a]\nrw=read": "mean +p10 +p95 +max",
+	} {
+		file, err := fio.Parse("test.fio", strings.NewReader(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		job := file.Jobs[0]
+		r := fio.Reported{Job: job, Clones: 1, JobResult: loadgen.JobResult{Spec: &job.Spec}}
+		r.Ops[loadgen.Read].IOs = 1
+		var b strings.Builder
+		printJob(&b, &r)
+		if !regexp.MustCompile(want).MatchString(b.String()) {
+			t.Errorf("%q: no %s in\n%s", text, want, b.String())
+		}
+	}
+}

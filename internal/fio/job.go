@@ -14,7 +14,7 @@ type Job struct {
 	GroupReporting bool      // clones are reported together
 	Stonewall      bool      // it begins when all jobs before it have ended
 	NewGroup       bool      // it begins a new group of the report, as after a stonewall
-	Percentiles    []float64 // to report
+	Percentiles    []float64 // to report; nil for fio's
 	Logs           Logs
 
 	sized     [loadgen.Directions]sizing // which option set BS
@@ -25,18 +25,12 @@ type Job struct {
 // setting is an option as it was given.
 type setting struct{ name, value string }
 
-// defaultPercentiles are the percentiles that fio reports by default.
-var defaultPercentiles = []float64{1, 5, 10, 20, 30, 40, 50, 60, 70, 80, 90, 95, 99, 99.5, 99.9, 99.95, 99.99}
-
 // defaultBlock is fio's block size.
 const defaultBlock = 4096
 
 // NewJob returns a job with fio's defaults.
 func NewJob(name string) *Job {
-	j := &Job{
-		Spec:        loadgen.Spec{Name: name, RW: "read", RWMixRead: 50, IODepth: 1, NumJobs: 1, Seed: 1},
-		Percentiles: defaultPercentiles,
-	}
+	j := &Job{Spec: loadgen.Spec{Name: name, RW: "read", RWMixRead: 50, IODepth: 1, NumJobs: 1, Seed: 1}}
 	for op := range j.BS {
 		j.BS[op] = loadgen.Fixed(defaultBlock)
 	}

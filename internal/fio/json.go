@@ -285,9 +285,16 @@ func latency(h *loadgen.Histogram) Latency {
 	return Latency{Min: h.Min(), Max: h.Max(), Mean: h.Mean(), StdDev: h.StdDev(), N: h.Count()}
 }
 
+// defaultPercentiles are the percentiles that fio reports by default.
+var defaultPercentiles = []float64{1, 5, 10, 20, 30, 40, 50, 60, 70, 80, 90, 95, 99, 99.5, 99.9, 99.95, 99.99}
+
 // spell adds the percentiles that the job requests, and with bins all recorded latencies.
 func (l *Latency) spell(g *Reported, h *loadgen.Histogram, bins bool) {
-	for _, p := range g.Job.Percentiles {
+	percentiles := g.Job.Percentiles
+	if percentiles == nil {
+		percentiles = defaultPercentiles
+	}
+	for _, p := range percentiles {
 		l.Percentiles = append(l.Percentiles, level{fmt.Sprintf("%.6f", p), float64(h.Percentile(p))})
 	}
 	if bins {
