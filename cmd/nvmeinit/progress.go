@@ -5,11 +5,11 @@ import (
 	"os"
 	"time"
 
+	"github.com/dustin/go-humanize"
 	"github.com/jedib0t/go-pretty/v6/progress"
 	"github.com/jedib0t/go-pretty/v6/text"
 	"golang.org/x/sys/unix"
 
-	"github.com/nvme-anywhere/nvmeof/blockdev"
 	"github.com/nvme-anywhere/nvmeof/internal/cli"
 )
 
@@ -20,8 +20,8 @@ type progressBar struct {
 	done    chan struct{}
 }
 
-// units are those of the summaries.
-var units = progress.Units{Formatter: blockdev.FormatSize}
+// units are those of the summaries, but without the exact number of bytes, for which a line has no room.
+var units = progress.Units{Formatter: func(n int64) string { return humanize.IBytes(uint64(n)) }}
 
 // newProgress shows progress towards total bytes (0 or less: unknown) on w, if that is a terminal.
 func newProgress(w io.Writer, what string, total int64, quiet bool) *progressBar {
