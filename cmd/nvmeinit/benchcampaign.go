@@ -221,7 +221,7 @@ func (k *campaign) left() string {
 		return ""
 	}
 	each := time.Since(k.began) / time.Duration(k.done)
-	return fmt.Sprintf(", %v in all", (each * time.Duration(k.all-k.done)).Round(time.Second))
+	return fmt.Sprintf(", %v left", (each * time.Duration(k.all-k.done)).Round(time.Second))
 }
 
 // workName describes what jobs do.
