@@ -68,6 +68,24 @@ func (i inspection) command() *cobra.Command {
 // oneQueue limits a connection to one queue, which is enough for commands that look at the controller.
 func oneQueue(c *host.Config) { c.Queues = 1 }
 
+// mustHave rejects a command line without flags that have no default.
+func mustHave(c *cobra.Command, flags ...string) error {
+	for _, name := range flags {
+		if !c.Flags().Changed(name) {
+			return cli.Usage("no --%s given; see %s --help", name, c.CommandPath())
+		}
+	}
+	return nil
+}
+
+// upTo rejects a number beyond the last.
+func upTo(flag string, v, last uint8) error {
+	if v > last {
+		return cli.Usage("--%s %d: want 0 to %d", flag, v, last)
+	}
+	return nil
+}
+
 func newIDCtrl() *cobra.Command {
 	return inspection{
 		use: "id-ctrl", short: "Show the Identify Controller page",

@@ -63,13 +63,3 @@ create a controller for each connection: logs of events begin with it.`,
 	}
 	return c
 }
-
-// mustHave rejects a command line without flags that have no default.
-func mustHave(c *cobra.Command, flags ...string) error {
-	for _, name := range flags {
-		if !c.Flags().Changed(name) {
-			return cli.Usage("no --%s given; see %s --help", name, c.CommandPath())
-		}
-	}
-	return nil
-}

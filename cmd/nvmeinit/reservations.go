@@ -125,14 +125,6 @@ func (f *resvFlags) checkType() error {
 	return nil
 }
 
-// upTo rejects an action beyond the last.
-func upTo(flag string, v, last uint8) error {
-	if v > last {
-		return cli.Usage("--%s %d: want 0 to %d", flag, v, last)
-	}
-	return nil
-}
-
 func newResvReport() *cobra.Command {
 	return inspection{
 		use: "resv-report", short: "Show who has reserved a namespace",
