@@ -1,5 +1,3 @@
-// Command nvmeinit is an NVMe over Fabrics host in user space: it discovers and connects to
-// targets over RDMA and TCP, moves data, and measures.
 package main
 
 import (
