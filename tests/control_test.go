@@ -113,6 +113,7 @@ func TestLiveChanges(t *testing.T) {
 	c.changeEndpoints(t)
 
 	c.change(t, "remove-subsystem", "-n", otherNQN)
+	checkLine(t, c.ctl(t, "remove-subsystem"), "nvmetgt", mistake{code: exitFailure, says: []string{diskNQN, "the last one"}})
 	if code := one.wait(t, cliTimeout); code == 0 {
 		t.Error("the host of a subsystem that was removed ended as if it wanted to")
 	}

@@ -41,13 +41,18 @@ func (x *ctl) newRemoveSubsystem() *cobra.Command {
 	c := &cobra.Command{Use: "remove-subsystem", Short: "Remove a subsystem, and disconnect its hosts", Args: cli.NoArgs}
 	nqn := nqnFlag(c)
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		return x.editSubsystem(c, *nqn, func(cfg *config.Config, s *config.Subsystem) error {
-			name := s.NQN
-			cfg.Subsystems = slices.DeleteFunc(cfg.Subsystems, func(o config.Subsystem) bool { return o.NQN == name })
-			return nil
-		})
+		return x.editSubsystem(c, *nqn, removeSubsystem)
 	}
 	return c
+}
+
+func removeSubsystem(cfg *config.Config, s *config.Subsystem) error {
+	nqn := s.NQN
+	if len(cfg.Subsystems) == 1 {
+		return fmt.Errorf("remove-subsystem: %s is the last one; stop the program instead", nqn)
+	}
+	cfg.Subsystems = slices.DeleteFunc(cfg.Subsystems, func(o config.Subsystem) bool { return o.NQN == nqn })
+	return nil
 }
 
 func (x *ctl) newAddNamespace() *cobra.Command {
