@@ -95,25 +95,25 @@ func firstUnreadable(ctx context.Context, ns *host.Namespace, err error) error {
 // rangeCommand returns a command on a range of a namespace that must be given explicitly: leaving it out never
 // means all.
 func rangeCommand(use, short, long string, do func(ctx context.Context, ns *host.Namespace, off, n int64) error) *cobra.Command {
-	f := &copyFlags{}
+	var offset, length cli.Size
 	c := inspection{
 		use: use, short: short, long: long, silent: true,
 		example: "  nvmeinit " + use + " -t rdma -a 127.0.0.1 --offset 64MiB --length 8MiB\n" +
 			"  nvmeinit " + use + " -t tcp -a 127.0.0.1 --nsid 2 --offset 0 --length 1GiB",
 		runOnNS: func(c *cobra.Command, _ *connFlags, ns *host.Namespace) error {
-			if err := inside(ns, "offset", int64(f.offset), int64(f.length)); err != nil {
+			if err := inside(ns, "offset", int64(offset), int64(length)); err != nil {
 				return err
 			}
-			return do(c.Context(), ns, int64(f.offset), int64(f.length))
+			return do(c.Context(), ns, int64(offset), int64(length))
 		},
 	}.command()
-	c.Flags().Var(&f.offset, "offset", "where to begin, in bytes, as 64MiB")
-	c.Flags().Var(&f.length, lengthFlag, "bytes of the range, as 8MiB")
+	c.Flags().Var(&offset, "offset", "where to begin, in bytes, as 64MiB")
+	c.Flags().Var(&length, lengthFlag, "bytes of the range, as 8MiB")
 	c.PreRunE = func(c *cobra.Command, _ []string) error {
 		if err := mustHave(c, "offset", lengthFlag); err != nil {
 			return err
 		}
-		if f.length == 0 {
+		if length == 0 {
 			return cli.Usage("--%s 0: want at least one block", lengthFlag)
 		}
 		return nil
