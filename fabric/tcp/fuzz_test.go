@@ -1,6 +1,7 @@
 package tcp
 
 import (
+	"encoding/binary"
 	"errors"
 	"io"
 	"iter"
@@ -128,9 +129,15 @@ func FuzzTarget(tf *testing.F) {
 	read, write := ioCommand(nvme.OpRead, 0, 4096), ioCommand(nvme.OpWrite, 0, 4096)
 	read.SGL1().SetBlock(nvme.SGLTransport, 0, 4096)
 	write.SGL1().SetBlock(nvme.SGLInCapsule, 0, 4096)
-	h2c := p.data(pdu.Data{Header: pdu.Header{Type: pdu.TypeH2CData, Flags: pdu.FlagLast}, CCCID: 1}, make([]byte, nvme.ConnectDataSize))
+	h2c := p.data(pdu.Data{Header: pdu.Header{Type: pdu.TypeH2CData, Flags: pdu.FlagLast}, CCCID: 1, TTAG: growRequests - 1},
+		make([]byte, nvme.ConnectDataSize))
+	var asked []byte // a command, and then the data that the target asks for
+	for _, input := range [][]byte{p.capsule(pulling(1), nil), h2c} {
+		asked = append(binary.LittleEndian.AppendUint16(asked, uint16(len(input))), input...)
+	}
 	f.Add(uint8(0), pdu.ICReq{}.Append(nil))
 	f.Add(uint8(1), append(p.capsule(pulling(1), nil), h2c...))
+	f.Add(uint8(fuzzing.Sequence|1), asked)
 	f.Add(uint8(2), append(p.capsule(identify(1), nil), p.capsule(identify(2), nil)...))
 	f.Add(uint8(2), append(p.capsule(read, nil), p.capsule(write, make([]byte, 4096))...))
 	f.Add(uint8(fuzzSockets|2), append(p.capsule(identify(1), nil), p.capsule(read, nil)...))

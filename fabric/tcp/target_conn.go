@@ -261,7 +261,7 @@ func (c *targetConn) hostData(b []byte) error {
 	if err != nil {
 		return err
 	}
-	if int(p.TTAG) >= len(c.slots) || !c.slots[p.TTAG].pulling.Load() {
+	if int(p.TTAG) >= len(c.slots) || c.slots[p.TTAG].pulling.Load() != pullAsked {
 		return pdu.Invalid(pdu.OffTTAG, "TTAG")
 	}
 	r := c.slots[p.TTAG]
@@ -290,7 +290,7 @@ func (c *targetConn) hostData(b []byte) error {
 
 // pulled tells the engine that the data of r is there.
 func (c *targetConn) pulled(r *request) {
-	r.pulling.Store(false)
+	r.pulling.Store(pullNone)
 	c.pulls.Add(-1)
 	if r.badData {
 		r.Pulled(errTransfer)

@@ -44,7 +44,7 @@ func (c *targetConn) Pull(tr *target.Request) {
 	r := tr.Transport.(*request)
 	r.total, r.received, r.seg, r.off = tr.Len(), 0, 0, 0
 	r.checks.Store(0)
-	r.pulling.Store(true)
+	r.pulling.Store(pullPosted)
 	c.asksFor()
 	if c.ending.Load() {
 		c.failPull(r)
@@ -55,7 +55,7 @@ func (c *targetConn) Pull(tr *target.Request) {
 
 // failPull ends a Pull whose data will not come.
 func (c *targetConn) failPull(r *request) {
-	if r.pulling.CompareAndSwap(true, false) {
+	if r.pulling.Swap(pullNone) != pullNone {
 		c.pulls.Add(-1)
 		r.Pulled(ErrClosed)
 	}

@@ -154,6 +154,19 @@ func TestTargetDataTerminates(t *testing.T) {
 	}
 }
 
+// TestTargetDataBeforeR2T sends a command together with the data that it will be asked for. The slots of a connection are
+// few, so their tags are easy to guess.
+func TestTargetDataBeforeR2T(t *testing.T) {
+	tt := newTestTarget(t, TargetConfig{})
+	p := rawHost(t, tt)
+	p.initialize(pdu.ICReq{})
+	sent := p.data(pdu.Data{Header: pdu.Header{Type: pdu.TypeH2CData, Flags: pdu.FlagLast}, CCCID: 7, TTAG: growRequests - 1},
+		make([]byte, nvme.ConnectDataSize))
+	p.send(append(p.capsule(pulling(7), nil), sent...))
+	p.expect(pdu.TypeR2T) // too late
+	p.terminated(pdu.FESInvalidHeader, pdu.OffTTAG, sent)
+}
+
 // TestTargetHeaderDigest damages a header on a connection with header digests.
 func TestTargetHeaderDigest(t *testing.T) {
 	tt := newTestTarget(t, TargetConfig{})

@@ -17,19 +17,26 @@ type request struct {
 	conn *targetConn
 	tag  uint16
 
-	buf      []byte // for data in the capsule
-	inline   int    // bytes of buf in use by this command
-	badData  bool   // the data digest was wrong
-	direct   bool   // the command's I/O queue has no SQ flow control: SUCCESS is allowed
-	memory   []byte // from the listener's arena, freed after the response
-	pulling  atomic.Bool
-	checks   atomic.Int32 // checks of the watch that found it pulling
-	total    int          // bytes that Pull asked for
-	received int          // of total
-	seg, off int          // where the next byte goes in Data
+	buf      []byte        // for data in the capsule
+	inline   int           // bytes of buf in use by this command
+	badData  bool          // the data digest was wrong
+	direct   bool          // the command's I/O queue has no SQ flow control: SUCCESS is allowed
+	memory   []byte        // from the listener's arena, freed after the response
+	pulling  atomic.Uint32 // pullNone …
+	checks   atomic.Int32  // checks of the watch that found it pulling
+	total    int           // bytes that Pull asks for
+	received int           // of total
+	seg, off int           // where the next byte goes in Data
 
 	send sendState
 }
+
+// How far a request is with data that Pull asks for.
+const (
+	pullNone   uint32 = iota // it isn't asked for, or is there
+	pullPosted               // its R2T is to be sent
+	pullAsked                // its R2T is on its way: data may come
+)
 
 // sendState is how far a response is encoded.
 type sendState struct {
@@ -95,6 +102,7 @@ func (m *readyToTransfer) encode(b *batch) bool {
 		CCCID: m.Cmd.CID(), TTAG: m.tag, R2TL: uint32(m.total)}
 	b.commit(p.Append(b.stage))
 	b.pdus[pdu.TypeR2T]++
+	m.pulling.CompareAndSwap(pullPosted, pullAsked)
 	return true
 }
 

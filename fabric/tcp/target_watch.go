@@ -49,7 +49,7 @@ func (c *targetConn) trickles() (long bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, r := range c.slots {
-		if r.pulling.Load() && r.checks.Add(1) >= mostChecks {
+		if r.pulling.Load() != pullNone && r.checks.Add(1) >= mostChecks {
 			long = true
 		}
 	}
