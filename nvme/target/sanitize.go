@@ -200,19 +200,11 @@ func (s *Subsystem) resumeSanitize() {
 // reaches the namespaces.
 func (s *Subsystem) runSanitize(now *sanitizeState, by *controller) {
 	s.sanitize.done.Store(0)
+	s.sanitize.total.Store(0)
 	s.sanitize.complete.Store(0)
 	s.useSanitize(now)
-	all := s.all()
-	if now.UUIDs != nil {
-		all = slices.DeleteFunc(all, func(ns *Namespace) bool { return !slices.Contains(now.UUIDs, nvme.HostID(ns.uuid).String()) })
-	}
-	var total uint64
-	for _, ns := range all {
-		total += ns.blocks.Load() << ns.shift
-	}
-	s.sanitize.total.Store(total)
 	s.work.Go(func() {
-		err := s.eraseAll(all, now)
+		err := s.eraseAll(now)
 		if s.ctx.Err() != nil {
 			return // the next run of the target starts over
 		}
@@ -228,16 +220,34 @@ func (s *sanitizeState) passes() int {
 	return 1
 }
 
-func (s *Subsystem) eraseAll(all []*Namespace, now *sanitizeState) error {
-	for pass := range now.passes() {
-		for _, ns := range all {
-			if err := ns.eraseUnlessRemoved(s.ctx, now, pass); err != nil {
-				return fmt.Errorf("namespace %d: %w", ns.nsid, err)
+// eraseAll erases the namespaces, and then those of them that the operator has meanwhile removed and added again.
+func (s *Subsystem) eraseAll(now *sanitizeState) error {
+	erased := map[*Namespace]bool{}
+	for {
+		all := s.toErase(now, erased)
+		for pass := range now.passes() {
+			for _, ns := range all {
+				if err := ns.eraseUnlessRemoved(s.ctx, now, pass); err != nil {
+					return fmt.Errorf("namespace %d: %w", ns.nsid, err)
+				}
 			}
+			s.sanitize.complete.Store(int32(pass + 1))
 		}
-		s.sanitize.complete.Store(int32(pass + 1))
+		if len(all) == 0 {
+			return nil
+		}
 	}
-	return nil
+}
+
+// toErase returns the namespaces to erase that aren't in erased, and adds them to it.
+func (s *Subsystem) toErase(now *sanitizeState, erased map[*Namespace]bool) (all []*Namespace) {
+	for _, ns := range s.all() {
+		if !erased[ns] && (now.UUIDs == nil || slices.Contains(now.UUIDs, nvme.HostID(ns.uuid).String())) {
+			all, erased[ns] = append(all, ns), true
+			s.sanitize.total.Add(ns.blocks.Load() << ns.shift)
+		}
+	}
+	return all
 }
 
 // endSanitize notes how an operation ended. Only the controller that got the command has the event (NVMe base,

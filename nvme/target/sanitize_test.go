@@ -253,6 +253,39 @@ func TestSanitizeWithoutRemoved(t *testing.T) {
 	}
 }
 
+// TestSanitizeAddedAgain: a namespace that the operator removes while a sanitize operation runs, and adds again before
+// the end, is erased like all that existed when it began.
+func TestSanitizeAddedAgain(t *testing.T) {
+	slowVolume(t, func(t *testing.T, tg *Target, v *testVolume) {
+		sub := tg.Subsystem(testNQN)
+		two := sub.namespace(2).volume.(*testVolume)
+		dirty(v, two)
+		s := connect(t, tg, testNQN)
+		aer := s.admin.start(asyncEvent(1), nil)
+		two.setHold(true)
+		s.admin.must(sanitizeCommand(nvme.SanitizeOverwrite, 0, 2, 7), nil)
+		synctest.Wait()
+		if err := sub.RemoveNamespace(1); err != nil {
+			t.Fatal(err)
+		}
+		dirty(v)
+		if _, err := sub.AddNamespace(NamespaceConfig{NSID: 1, Volume: v}); err != nil {
+			t.Fatal(err)
+		}
+		two.release()
+		sanitized(t, aer)
+		for i, v := range []*testVolume{v, two} {
+			if !bytes.Equal(v.data, bytes.Repeat([]byte{7, 0, 0, 0}, len(v.data)/4)) {
+				t.Errorf("something of namespace %d is left", i+1)
+			}
+		}
+		if p := readSanitize(s.admin, false); p.SSTAT.State() != nvme.SanitizeDone || p.SSTAT.Passes() != 2 {
+			t.Errorf("log %+v", p)
+		}
+		s.close()
+	})
+}
+
 // TestSanitizeAgain: an operation that begins clears the event of the one before, even if no host has fetched it or
 // read the log for it, and its progress starts at 0 (NVMe base, "Sanitize Operation Restrictions").
 func TestSanitizeAgain(t *testing.T) {
