@@ -168,6 +168,8 @@ func (s *Subsystem) saveSanitize(next *sanitizeState) error {
 
 // useSanitize makes a state effective.
 func (s *Subsystem) useSanitize(next *sanitizeState) {
+	s.t.mu.Lock() // for namespaces that are being added (publish)
+	defer s.t.mu.Unlock()
 	s.sanitize.now.Store(next)
 	for _, ns := range s.all() {
 		ns.setState(nsSanitize, !next.refuses().OK())

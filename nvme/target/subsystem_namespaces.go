@@ -155,7 +155,7 @@ func (s *Subsystem) distinct(ns *Namespace) error {
 // publish makes a table with a new namespace the subsystem's, unless the target is closed or the subsystem removed, as
 // nothing would ever remove the namespace again. Called with change held.
 func (s *Subsystem) publish(ns *Namespace, table *[]*Namespace) error {
-	s.t.mu.Lock() // the states of its group may change meanwhile
+	s.t.mu.Lock() // the states of its group, and of sanitize operations, may change meanwhile
 	defer s.t.mu.Unlock()
 	switch {
 	case s.t.closed:
@@ -168,9 +168,6 @@ func (s *Subsystem) publish(ns *Namespace, table *[]*Namespace) error {
 	s.t.offerNamespace(ns)
 	s.namespaces.Store(table)
 	s.t.countANA(ns)
-	if !s.sanitizing().OK() { // it has begun meanwhile, and may have missed ns
-		ns.setState(nsSanitize, true)
-	}
 	return nil
 }
 
