@@ -114,6 +114,13 @@ func (c *controller) raise(k eventKind) []answer {
 	return c.events.take()
 }
 
+// tell is raise for a caller that doesn't hold mu, and calls deliver.
+func (c *controller) tell(k eventKind) []answer {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.raise(k)
+}
+
 // namespaceChanged enters a namespace in the changed namespace list and tells the host.
 func (c *controller) namespaceChanged(nsid uint32) {
 	c.mu.Lock()

@@ -91,7 +91,7 @@ func (t *Target) SetANAState(port uint16, group uint32, state nvme.ANAState) err
 	}
 	t.mu.Unlock()
 	for _, c := range told {
-		c.anaChanged()
+		deliver(c.tell(eventANA))
 	}
 	return nil
 }
@@ -169,14 +169,6 @@ func (t *Target) barredGroups() (barred [MaxANAGroup + 1]bool) {
 // anaState returns the state of a group for the host of c.
 func (c *controller) anaState(group uint32) nvme.ANAState {
 	return c.ana.Load().state(group)
-}
-
-// anaChanged tells the host that the ANA log has changed.
-func (c *controller) anaChanged() {
-	c.mu.Lock()
-	out := c.raise(eventANA)
-	c.mu.Unlock()
-	deliver(out)
 }
 
 // anaLog returns the ANA log: the groups of the subsystem's namespaces, without the namespaces if groupsOnly. Without

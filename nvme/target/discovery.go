@@ -11,10 +11,7 @@ import (
 // in generation, with mu held all the while: hosts that read the log in pieces rely on it.
 func (t *Target) discoveryChanged() {
 	for _, c := range t.controllersOf(t.discovery) {
-		c.mu.Lock()
-		out := c.raise(eventDiscovery)
-		c.mu.Unlock()
-		deliver(out)
+		deliver(c.tell(eventDiscovery))
 	}
 }
 

@@ -48,7 +48,7 @@ func TestUnwantedEvent(t *testing.T) {
 	if _, err := tg.Subsystem(testNQN).AddNamespace(NamespaceConfig{Volume: newTestVolume(1<<20, 512)}); err != nil {
 		t.Fatal(err)
 	}
-	tg.controller(s.cntlid).anaChanged()
+	deliver(tg.controller(s.cntlid).tell(eventANA))
 	enableEvents(s.admin, nvme.AENANA)
 	wanted, unwanted := s.admin.start(asyncEvent(1), nil), s.admin.start(asyncEvent(2), nil)
 	if ev := nvme.AsyncEvent(wanted.wait().DW0()); ev != nvme.EventANAChanged {

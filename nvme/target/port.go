@@ -72,7 +72,7 @@ func (t *Target) AddPort(p Port) error {
 // port is now another one, with ANA states of its own.
 func (t *Target) portsChanged(ana []*controller) {
 	for _, c := range ana {
-		c.anaChanged()
+		deliver(c.tell(eventANA))
 	}
 	t.discoveryChanged()
 }

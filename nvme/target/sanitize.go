@@ -274,14 +274,13 @@ func (s *Subsystem) endSanitize(now *sanitizeState, by *controller, err error) {
 	log := s.sanitizeLog()
 	s.noteEvent(nvme.PersistentSanitizeEnd, nil, &nvme.SanitizeEndEvent{SPROG: log.SPROG, SSTAT: log.SSTAT})
 	var out []answer
-	told := []*controller{by}
-	if by == nil || by.ended() {
-		told = s.t.controllersOf(s)
+	if by != nil {
+		out = by.tell(eventSanitize)
 	}
-	for _, c := range told {
-		c.mu.Lock()
-		out = append(out, c.raise(eventSanitize)...)
-		c.mu.Unlock()
+	if by == nil || by.ended() { // perhaps before it had the event
+		for _, c := range s.t.controllersOf(s) {
+			out = append(out, c.tell(eventSanitize)...)
+		}
 	}
 	s.sanitize.mu.Unlock()
 	deliver(out)
