@@ -165,6 +165,28 @@ func TestDeletedWithSubsystem(t *testing.T) {
 	}
 }
 
+// TestPersistenceOfDeleted: nothing is saved for a namespace that a host deletes while another sets the persistence of
+// all reservations. Nobody would ever remove it again.
+func TestPersistenceOfDeleted(t *testing.T) {
+	store := newMemStore()
+	tg := newManaged(t, newMemPool(1<<20), store)
+	a, b := connectAs(t, tg, 1), connectAs(t, tg, 2)
+	defer a.close()
+	defer b.close()
+	nsid := create(a.admin, nvme.NMICShared)
+	a.admin.must(attachCommand(nsid, nvme.NSAttach), controllerList(a.cntlid))
+	first := &tg.Subsystem(testNQN).namespace(1).resv
+	first.mu.Lock()
+	persist := a.admin.start(setFeature(nvme.FeatResvPersistence, nvme.NSIDAll, nvme.ResvPersistPTPL), nil)
+	b.admin.must(deleteCommand(nsid), nil)
+	first.mu.Unlock()
+	endsFused(t, "Set Features", persist, nvme.StatusSuccess)
+	saved := store.names()
+	if n := len(slices.DeleteFunc(saved, func(name string) bool { return !strings.HasPrefix(name, stateReservation) })); n != 1 {
+		t.Errorf("%d reservations are saved, that of namespace 1 among them", n)
+	}
+}
+
 // TestCreatedNotSaved: a namespace whose volume is made, but which then can't be saved, doesn't exist, nor does its
 // volume.
 func TestCreatedNotSaved(t *testing.T) {

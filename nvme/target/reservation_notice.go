@@ -81,12 +81,16 @@ func (r *Request) setResvPersistence() {
 		}
 	}
 	r.saving(func() {
-		st := nvme.StatusSuccess
+		st, shard := nvme.StatusSuccess, r.engine.q.shard
 		for i := 0; st.OK() && i < len(all); i++ {
+			if !all[i].get(shard) { // nothing may be saved for what is deleted
+				continue
+			}
 			st, _ = all[i].changeReservation(func(v *reservation) (nvme.Status, []resvNotice) {
 				v.persist = persist
 				return nvme.StatusSuccess, nil
 			})
+			all[i].put(shard)
 		}
 		r.respond(st)
 	})
