@@ -127,8 +127,8 @@
 //
 // These get a namespace alone: a fused Compare and Write (fused.go), Format (format.go), Set Features that
 // write-protects it (protection.go), Preempt and Abort (preempt.go), and a sanitize operation (sanitize.go). None of
-// them counts as a user while it waits. When its turn comes, each of the first three becomes one by Namespace.get,
-// which ignores nsClosed; so do a Flush of all namespaces and the flush of a shutdown, at any time. withdraw removes
+// them counts as a user while it waits. When its turn comes, each of the first three becomes one by Request.use,
+// which ignores nsClosed; so do a Flush of all namespaces and the flush of a shutdown, by Namespace.get. withdraw removes
 // owners that still wait: when they are aborted (abort.go), their connection ends (leave), their controller is disabled
 // or shut down (withdrawFormats), or the namespace is removed (turnAway). A sanitize operation, which belongs to no
 // command, stays.

@@ -11,47 +11,33 @@ const formatStep = 1 << 30
 // format executes Format NVM: all blocks read as zeroes afterwards. The LBA format of a namespace can't be changed.
 // Format has the namespace alone; commands that hosts send meanwhile wait.
 func (r *Request) format() {
-	e := &r.engine
-	ns := e.q.ctrl.namespace(r.Cmd.NSID())
+	ns := r.engine.q.ctrl.namespace(r.Cmd.NSID())
 	switch {
 	case r.Cmd.NSID() == nvme.NSIDAll: // as FNA says
 		r.fail(nvme.StatusInvalidField, offNSID)
-		return
-	case ns == nil || !ns.get(e.q.shard):
+	case !r.use(ns):
 		r.fail(nvme.StatusInvalidNamespace, offNSID)
-		return
 	case r.Cmd.FormatLBAF() != ns.format():
-		ns.put(e.q.shard)
 		r.fail(nvme.StatusInvalidFormat, nvme.FormatOffLBAF)
-		return
 	case r.Cmd.FormatPI() != 0:
-		ns.put(e.q.shard)
 		r.fail(nvme.StatusInvalidFormat, nvme.FormatOffPI)
-		return
 	case r.Cmd.FormatSES() > nvme.EraseUser:
-		ns.put(e.q.shard)
 		r.fail(nvme.StatusInvalidField, nvme.FormatOffSES)
-		return
+	case r.allowed(ns.state.Load()) && r.writable():
+		r.unuse()
+		ns.exclude(r, func() { r.runFormat(ns) })
 	}
-	e.ns = ns
-	if !r.allowed(ns.state.Load()) || !r.writable() {
-		return
-	}
-	e.ns = nil
-	ns.put(e.q.shard)
-	ns.exclude(r, func() { r.runFormat(ns) })
 }
 
 // runFormat zeroes the namespace, which r has alone. While r waited for that, its permission may have changed: a
 // command that was under way may have acquired a reservation, or protected the namespace.
 func (r *Request) runFormat(ns *Namespace) {
 	e := &r.engine
-	if e.q.ctrl.namespace(ns.nsid) != ns || !ns.get(e.q.shard) {
+	if !r.use(ns) {
 		r.fail(nvme.StatusInvalidNamespace, offNSID)
 		ns.include()
 		return
 	}
-	e.ns = ns
 	if !r.allowed(ns.state.Load()) || !r.writable() {
 		ns.include()
 		return

@@ -102,13 +102,11 @@ func (r *Request) compareAndWrite(compare *Request) {
 
 // prepareFused checks one half. It responds and returns false if the half can't be executed.
 func (r *Request) prepareFused(op blockdev.Op) bool {
-	e := &r.engine
-	ns := e.q.ctrl.namespace(r.Cmd.NSID())
-	if ns == nil || !ns.get(e.q.shard) {
+	ns := r.engine.q.ctrl.namespace(r.Cmd.NSID())
+	if !r.use(ns) {
 		r.fail(nvme.StatusInvalidNamespace, offNSID)
 		return false
 	}
-	e.ns = ns
 	if st := ns.sub.sanitizing(); !st.OK() { // the pair would wait for it to end
 		r.respond(st)
 		return false
@@ -120,10 +118,8 @@ func (r *Request) prepareFused(op blockdev.Op) bool {
 // for each other.
 func (r *Request) waitAlone() {
 	ns := r.engine.ns
-	for _, half := range []*Request{r.engine.mate, r} {
-		half.engine.ns = nil
-		ns.put(half.engine.q.shard)
-	}
+	r.engine.mate.unuse()
+	r.unuse()
 	r.engine.waited = false
 	ns.exclude(r, func() { r.runFused(ns) })
 }
@@ -142,12 +138,9 @@ func (r *Request) runFused(ns *Namespace) {
 		r.endFused(nvme.StatusAbortSQDeleted, nvme.StatusAbortSQDeleted)
 		return
 	}
-	for _, half := range []*Request{compare, r} {
-		if half.engine.q.ctrl.namespace(ns.nsid) != ns || !ns.get(half.engine.q.shard) {
-			r.endFused(nvme.StatusInvalidNamespace|nvme.StatusDNR, nvme.StatusInvalidNamespace|nvme.StatusDNR)
-			return
-		}
-		half.engine.ns = ns
+	if !compare.use(ns) || !r.use(ns) {
+		r.endFused(nvme.StatusInvalidNamespace|nvme.StatusDNR, nvme.StatusInvalidNamespace|nvme.StatusDNR)
+		return
 	}
 	if st := compare.permission(ns.state.Load()); !st.OK() {
 		r.endFused(st, nvme.StatusAbortFailedFused)

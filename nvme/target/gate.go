@@ -77,8 +77,8 @@ func (r *Request) admit(s uint32) bool {
 		e.turn = false
 		return r.allowed(s)
 	}
-	e.ns, e.turn = nil, false
-	ns.put(q.shard)
+	e.turn = false
+	r.unuse()
 	switch {
 	case s&nsRemoved != 0:
 		r.fail(nvme.StatusInvalidNamespace, offNSID)
@@ -88,6 +88,25 @@ func (r *Request) admit(s uint32) bool {
 		return false
 	}
 	return r.namespace() // it has been opened meanwhile
+}
+
+// use counts r as a user of a namespace, whatever owner has that alone. It returns false if the namespace is gone, or not
+// attached.
+func (r *Request) use(ns *Namespace) bool {
+	e := &r.engine
+	if ns == nil || e.q.ctrl.namespace(ns.nsid) != ns || !ns.get(e.q.shard) {
+		return false
+	}
+	e.ns = ns
+	return true
+}
+
+// unuse ends that before the command is answered.
+func (r *Request) unuse() {
+	e := &r.engine
+	ns := e.ns
+	e.ns = nil
+	ns.put(e.q.shard)
 }
 
 // allowed reports whether the host may do what the command wants. If it may not, allowed responds.

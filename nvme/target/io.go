@@ -308,8 +308,7 @@ func (r *Request) nextFlush() bool {
 			r.endChain(st)
 			return false
 		}
-		e.ns.put(e.q.shard)
-		e.ns = nil
+		r.unuse()
 	}
 	for c.pos < len(c.table) {
 		ns := c.table[c.pos]

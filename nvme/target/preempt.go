@@ -26,8 +26,7 @@ func (r *Request) abortPreempted(notices []resvNotice) {
 	for _, c := range all {
 		c.abortAll(ns, nvme.StatusAbortPreempt)
 	}
-	r.engine.ns = nil
-	ns.put(r.engine.q.shard)
+	r.unuse()
 	var alone atomic.Bool
 	ns.exclude(r, func() {
 		alone.Store(true)

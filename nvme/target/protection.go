@@ -37,13 +37,12 @@ func (r *Request) setWriteProtect() {
 // commitWrites makes durable what was written to a namespace that is to be write protected. r has the namespace alone,
 // so no write is under way.
 func (r *Request) commitWrites(ns *Namespace) {
-	e := &r.engine
-	if e.q.ctrl.namespace(ns.nsid) != ns || !ns.get(e.q.shard) {
+	if !r.use(ns) {
 		r.fail(nvme.StatusInvalidNamespace, offNSID)
 		ns.include()
 		return
 	}
-	e.ns, e.chainDone = ns, (*Request).committed
+	r.engine.chainDone = (*Request).committed
 	r.run(0, (*Request).nextCommit)
 }
 
