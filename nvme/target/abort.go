@@ -25,10 +25,11 @@ func (r *Request) abort() {
 	case q == nil:
 		r.aborted(false)
 	case q.chains.abort(cid, r): // answered when the chain ends
-	case q == c.admin && r.abortWaiting(c.takeEventRequest(cid)):
+	case q == c.admin && r.abortFound(c.takeEventRequest(cid)):
 	default:
 		for _, ns := range c.sub.all() {
-			if r.abortWaiting(ns.gate.unpark(q, cid)) || r.abortWithdrawn(ns.withdraw(waitsAs(q, cid))) {
+			parked := ns.gate.unpark(func(w *Request) bool { return q.has(w) && w.Cmd.CID() == cid })
+			if r.abortFound(append(parked, ns.withdraw(waitsAs(q, cid))...)) {
 				return
 			}
 		}
@@ -41,14 +42,13 @@ func (r *Request) abort() {
 func waitsAs(q *Queue, cid uint16) func(*Request) bool {
 	return func(w *Request) bool {
 		mate := w.engine.mate
-		return w.engine.q == q && w.Cmd.Opcode() != nvme.OpResvAcquire &&
+		return q.has(w) && w.Cmd.Opcode() != nvme.OpResvAcquire &&
 			(w.Cmd.CID() == cid || mate != nil && mate.Cmd.CID() == cid)
 	}
 }
 
-// abortWithdrawn answers a Format, a write protection or a pair that waited to have its namespace alone, if there is
-// one, and then the Abort.
-func (r *Request) abortWithdrawn(all []*Request) bool {
+// abortFound answers a command that only waited, for a pair both halves, if there is one, and then the Abort.
+func (r *Request) abortFound(all []*Request) bool {
 	for _, w := range all {
 		st := nvme.StatusAbortRequested
 		if mate := w.engine.mate; mate != nil {
@@ -68,16 +68,6 @@ func (r *Request) abortWithdrawn(all []*Request) bool {
 	return len(all) > 0
 }
 
-// abortWaiting answers a command that only waited, if there is one, and then the Abort.
-func (r *Request) abortWaiting(found *Request) bool {
-	if found == nil {
-		return false
-	}
-	found.respond(nvme.StatusAbortRequested)
-	r.aborted(true)
-	return true
-}
-
 // aborted answers Abort.
 func (r *Request) aborted(done bool) {
 	if !done {
@@ -86,17 +76,15 @@ func (r *Request) aborted(done bool) {
 	r.respond(nvme.StatusSuccess)
 }
 
-// takeEventRequest removes an event request from those that are held; it returns nil if it isn't held.
-func (c *controller) takeEventRequest(cid uint16) *Request {
+// takeEventRequest removes an event request from those that are held, if it is.
+func (c *controller) takeEventRequest(cid uint16) (found []*Request) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	held := c.events.held
-	i := slices.IndexFunc(held, func(h *Request) bool { return h.Cmd.CID() == cid })
-	if i < 0 {
-		return nil
+	e := &c.events
+	if i := slices.IndexFunc(e.held, func(h *Request) bool { return h.Cmd.CID() == cid }); i >= 0 {
+		found = []*Request{e.held[i]}
+		e.held = slices.Delete(e.held, i, i+1)
 	}
-	found := held[i]
-	c.events.held = slices.Delete(held, i, i+1)
 	return found
 }
 
@@ -118,7 +106,7 @@ func (c *controller) ioQueues() []*Queue {
 func (c *controller) abortAll(ns *Namespace, st nvme.Status) {
 	for _, q := range c.ioQueues() {
 		q.chains.stopAll(ns, st)
-		for _, r := range ns.gate.unparkAll(q) {
+		for _, r := range ns.gate.unpark(q.has) {
 			r.respond(st)
 		}
 	}

@@ -287,7 +287,7 @@ func (c *controller) withdrawFormats() (all []*Request) {
 		return nil
 	}
 	for _, ns := range c.sub.all() {
-		all = append(all, ns.withdraw(func(r *Request) bool { return r.engine.q == c.admin })...)
+		all = append(all, ns.withdraw(c.admin.has)...)
 	}
 	return all
 }

@@ -149,35 +149,23 @@ func (r *Request) permission(s uint32) nvme.Status {
 func (g *gate) park(ns *Namespace, r *Request) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if s := ns.state.Load(); s&nsRemoved != 0 || s&nsClosed == 0 && !slices.Contains(g.held, r.engine.q.ctrl) {
+	if ns.passes(r) {
 		return false
 	}
 	g.parked = append(g.parked, r)
 	return true
 }
 
-// unpark removes the command cid of a queue from the parked commands; it returns nil if it isn't parked.
-func (g *gate) unpark(q *Queue, cid uint16) *Request {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	for i, r := range g.parked {
-		if r.engine.q == q && r.Cmd.CID() == cid {
-			g.parked = append(g.parked[:i], g.parked[i+1:]...)
-			return r
-		}
-	}
-	return nil
+// passes reports whether r needn't be parked, or not any more. Called with the gate's mu held.
+func (ns *Namespace) passes(r *Request) bool {
+	s := ns.state.Load()
+	return s&nsRemoved != 0 || s&nsClosed == 0 && !slices.Contains(ns.gate.held, r.engine.q.ctrl)
 }
 
-// unparkAll removes all commands of a queue from the parked commands.
-func (g *gate) unparkAll(q *Queue) (out []*Request) {
+// unpark removes the commands that match from the parked commands.
+func (g *gate) unpark(match func(*Request) bool) (out []*Request) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.unparkIf(func(r *Request) bool { return r.engine.q == q })
-}
-
-// unparkIf removes the commands that match from the parked commands. Called with mu held.
-func (g *gate) unparkIf(match func(*Request) bool) (out []*Request) {
 	g.parked = slices.DeleteFunc(g.parked, func(r *Request) bool {
 		mine := match(r)
 		if mine {
@@ -187,6 +175,9 @@ func (g *gate) unparkIf(match func(*Request) bool) (out []*Request) {
 	})
 	return out
 }
+
+// has reports whether a command came on the queue.
+func (q *Queue) has(r *Request) bool { return r.engine.q == q }
 
 // exclude calls run, perhaps before it returns, when nothing but run uses the namespace. include must follow when run's
 // work is done. If r isn't nil, run is on behalf of r, which must not use the namespace meanwhile; then run isn't
@@ -296,8 +287,7 @@ func (q *Queue) leave(ns *Namespace) {
 	if q.state.Load() != queueDown {
 		return
 	}
-	mine := func(r *Request) bool { return r.engine.q == q }
-	endWaiting(append(ns.gate.unparkAll(q), ns.withdraw(mine)...), nvme.StatusAbortSQDeleted)
+	endWaiting(append(ns.gate.unpark(q.has), ns.withdraw(q.has)...), nvme.StatusAbortSQDeleted)
 }
 
 // turnAway ends the commands that wait to have alone a namespace that is gone: what they wait for may take long, and a

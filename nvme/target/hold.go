@@ -223,16 +223,10 @@ func (g *gate) holds(c *controller) bool {
 	return slices.Contains(g.held, c)
 }
 
-// letIn continues the parked commands that aren't held any more, or whose namespace is gone.
+// letIn continues the parked commands that aren't held any more, or whose namespace is gone. Those that wait for an owner
+// next lets in.
 func (ns *Namespace) letIn() {
-	g := &ns.gate
-	g.mu.Lock()
-	s := ns.state.Load()
-	in := g.unparkIf(func(r *Request) bool { // next lets in the commands that wait for an owner
-		return s&nsRemoved != 0 || s&nsClosed == 0 && !slices.Contains(g.held, r.engine.q.ctrl)
-	})
-	g.mu.Unlock()
-	for _, r := range in {
+	for _, r := range ns.gate.unpark(ns.passes) {
 		r.unparked()
 	}
 }
