@@ -51,7 +51,8 @@ type kernelAIO interface {
 type aioSlot struct {
 	index int
 	r     *Request
-	flags int // RWF_*
+	flags int    // RWF_*
+	turn  uint32 // of commits.dsyncs, if flags has RWF_DSYNC
 	iov   nowIovecs
 }
 
@@ -197,7 +198,8 @@ func (q *queueAIO) begin(r *Request) {
 		}
 		return
 	}
-	q.release(s)
+	_, flags, turn := q.release(s)
+	q.dsyncEnded(flags, turn)
 	q.v.pool.Submit(r)
 }
 
@@ -205,9 +207,11 @@ func (q *queueAIO) begin(r *Request) {
 func (q *queueAIO) prepare(s *aioSlot, r *Request) aio.Request {
 	s.r = r
 	k := q.v.fillIovecs(s.iov[:], r)
-	s.flags = q.v.writeFlags(r)
-	if k == 0 {
+	if s.flags = 0; k == 0 {
 		return aio.Request{}
+	}
+	if s.flags = q.v.writeFlags(r); s.flags != 0 {
+		s.turn = q.v.commits.dsyncs.begin()
 	}
 	req := aio.Request{Data: uint64(s.index), Op: aio.OpRead, Offset: r.Offset + r.done,
 		Addr: uint64(uintptr(unsafe.Pointer(s.iov[0].Base))), Len: s.iov[0].Len}
@@ -224,9 +228,18 @@ func (q *queueAIO) prepare(s *aioSlot, r *Request) aio.Request {
 
 // complete handles the result of a slot's request.
 func (q *queueAIO) complete(row *Row, s *aioSlot, res int64) {
-	r, flags := q.release(s)
-	if !q.v.took(row, r, res, flags) {
+	r, flags, turn := q.release(s)
+	took := q.v.took(row, r, res, flags)
+	q.dsyncEnded(flags, turn)
+	if !took {
 		q.submit(r)
+	}
+}
+
+// dsyncEnded says that a write with these flags has ended, after took, which records if it failed.
+func (q *queueAIO) dsyncEnded(flags int, turn uint32) {
+	if flags&unix.RWF_DSYNC != 0 {
+		q.v.commits.dsyncs.end(turn)
 	}
 }
 
@@ -272,16 +285,16 @@ func (v *file) refused(row *Row, r *Request, errno unix.Errno, flags int) {
 	}
 }
 
-// release frees a slot, and returns the request that it held.
-func (q *queueAIO) release(s *aioSlot) (r *Request, flags int) {
+// release frees a slot, and returns what it held.
+func (q *queueAIO) release(s *aioSlot) (r *Request, flags int, turn uint32) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	r, flags = s.r, s.flags
+	r, flags, turn = s.r, s.flags, s.turn
 	clear(s.iov[:])
 	s.r = nil
 	q.free = append(q.free, s)
 	q.count(r, -1)
-	return r, flags
+	return r, flags, turn
 }
 
 // count adds n to the counts of requests in the kernel, for r.

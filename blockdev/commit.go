@@ -12,6 +12,7 @@ type commits struct {
 	group    FlushGroup
 	failures atomic.Uint32 // syncs that failed
 	epoch    atomic.Uint32 // failures, and flushes that reported one
+	dsyncs   dsyncs
 
 	answering atomic.Int32 // writes that are answered, since no sync had failed
 	straggler atomic.Bool  // one of them may be of before the last failure
@@ -91,6 +92,8 @@ func (c *commits) end(sync func() error) error {
 
 // run answers r, for which join returned true, and the requests that join meanwhile.
 //
+// A flush also waits for the writes with RWF_DSYNC that are under way, as each is a sync that may fail (see dsyncs).
+//
 // A failed write-back may have been that of any write that the system had accepted by then, and its error is reported
 // only to the sync that met it. So a write fails if any sync failed since it was submitted. Flushes fail until the
 // failure has been reported to one that was submitted after it, and after the writes that were being answered, since
@@ -101,6 +104,8 @@ func (c *commits) run(r *Request, sync func() error, done func(*Request, error))
 		err := sync()
 		if err != nil {
 			c.fail(err)
+		} else {
+			c.dsyncs.wait()
 		}
 		return err
 	}, func(r *Request, err error) {

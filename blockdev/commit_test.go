@@ -168,6 +168,7 @@ type lossy struct {
 	told  error        // what the flushes returned
 	lost  bool
 	lose  bool
+	dsync bool // a flush that succeeds waits for the write
 }
 
 func (l *lossy) transfer(op Op, iov []unix.Iovec, off int64, flags int) (int64, error) {
@@ -185,7 +186,9 @@ func (l *lossy) allocate(mode uint32, off, n int64) error {
 func (l *lossy) forget() {
 	if !l.lost {
 		l.lost, l.lose = true, true
-		l.told = errors.Join(l.flush(), l.flush())
+		if l.told = l.flush(); !l.dsync {
+			l.told = errors.Join(l.told, l.flush())
+		}
 	}
 }
 
@@ -210,7 +213,7 @@ func TestWritesLostMeanwhile(t *testing.T) {
 		{op: OpWrite, mode: IODirect}, {op: OpWrite, mode: IODirect, fua: true},
 	} {
 		v := openInternal(t, x.mode)
-		l := &lossy{storage: v.store}
+		l := &lossy{storage: v.store, dsync: x.fua}
 		ask := func(r *Request) error {
 			done := make(chan error, 1)
 			r.Complete = func(r *Request) { done <- r.Err }
@@ -229,8 +232,8 @@ func TestWritesLostMeanwhile(t *testing.T) {
 		if err := ask(r); !errors.Is(err, unix.EIO) || !errors.Is(l.told, unix.EIO) {
 			t.Errorf("%+v: %v; flushes meanwhile were told %v", x, err, l.told)
 		}
-		if err := l.flush(); err != nil {
-			t.Errorf("%+v: a flush afterwards: %v", x, err)
+		if err := l.flush(); (err != nil) != l.dsync {
+			t.Errorf("%+v: a flush afterwards: %v", x, err) // the second after the loss, or the third
 		}
 		v.writer = w
 	}
@@ -317,13 +320,74 @@ func testQueuedWriteLost(t *testing.T, flags int) {
 	}
 }
 
+// TestFlushWaitsForDurableWrite: if the disk loses data of others as it fails to empty its cache for a write that was to
+// be durable by itself, a flush that begins and succeeds below before the system answers that write waits for it, and
+// fails.
+func TestFlushWaitsForDurableWrite(t *testing.T) {
+	for _, k := range durableKinds {
+		t.Run(k.name, func(t *testing.T) { synctest.Test(t, k.testFlushWaits) })
+	}
+}
+
+var durableKinds = []crashKind{
+	{name: "workers", block: 512, unit: 512, direct: true},
+	{name: "asynchronous", block: 512, unit: 512, direct: true, aio: true},
+}
+
+func (k crashKind) testFlushWaits(t *testing.T) {
+	d := &simDisk{m: crash.NewMedium(int64(crashBlocks*k.block), k.unit), rnd: rand.New(rand.NewPCG(1, 2))}
+	v := k.volume(d)
+	var answered atomic.Int32
+	submit := func(op Op, fua bool) *Request {
+		r := &Request{Op: op, FUA: fua, Complete: func(*Request) { answered.Add(1) }}
+		if op == OpWrite {
+			r.Bufs, r.Length = [][]byte{make([]byte, k.block)}, int64(k.block)
+		}
+		v.Submit(r)
+		return r
+	}
+	want := func(answers int32, failed ...*Request) {
+		t.Helper()
+		if n := answered.Load(); n != answers {
+			t.Errorf("%d requests are answered, want %d", n, answers)
+		}
+		for _, r := range failed {
+			if !errors.Is(r.Err, unix.EIO) {
+				t.Errorf("%s, FUA %v: %v, want %v", r.Op, r.FUA, r.Err, unix.EIO)
+			}
+		}
+	}
+	submit(OpWrite, false)
+	d.step()
+	want(1)
+	d.faults.failDsync = true
+	write := submit(OpWrite, true)
+	d.step(simTransfer)
+	d.faults.failDsync = false
+	flush := submit(OpFlush, false)
+	for d.step(simSync) {
+	}
+	want(1)
+	for d.step() {
+	}
+	want(3, write, flush)
+	told, after := submit(OpFlush, false), submit(OpFlush, false)
+	for d.step() {
+	}
+	want(5, told, after)
+	closed := make(chan error, 1)
+	go func() { closed <- v.Close() }()
+	for d.step() {
+	}
+	if err := <-closed; err != nil {
+		t.Errorf("closed: %v", err)
+	}
+}
+
 // TestDurableWriteFails: a failed write that was to be durable by itself may be all that the disk reports of a cache
 // that it failed to empty. So the next flush fails, or Close if there is none, and later ones don't.
 func TestDurableWriteFails(t *testing.T) {
-	for _, k := range []crashKind{
-		{name: "workers", block: 512, unit: 512, direct: true},
-		{name: "asynchronous", block: 512, unit: 512, direct: true, aio: true},
-	} {
+	for _, k := range durableKinds {
 		t.Run(k.name, func(t *testing.T) { synctest.Test(t, k.testDurableWriteFails) })
 	}
 }

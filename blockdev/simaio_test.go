@@ -42,11 +42,12 @@ func (a *simAIO) complete(r *aio.Request) {
 	if r.Op == aio.OpWrite || r.Op == aio.OpWritev {
 		op = OpWrite
 	}
-	e := aio.Event{Data: r.Data, Res: a.d.queued(op, vector, r.Addr, r.Len, r.Offset, r.Flags()&^unix.RWF_NOWAIT)}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.events = append(a.events, e)
-	a.arrived.Signal()
+	a.d.queued(op, vector, r.Addr, r.Len, r.Offset, r.Flags()&^unix.RWF_NOWAIT, func(res int64) {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.events = append(a.events, aio.Event{Data: r.Data, Res: res})
+		a.arrived.Signal()
+	})
 }
 
 func (a *simAIO) Wait(events []aio.Event) (int, error) {

@@ -49,6 +49,7 @@ type simOp struct {
 
 const (
 	simTransfer = iota
+	simAnswer   // of a write with RWF_DSYNC
 	simSync
 	simAllocate
 )
@@ -66,30 +67,62 @@ func (d *simDisk) enqueue(op *simOp) {
 	d.waiting = append(d.waiting, op)
 }
 
-// step lets one of the waiting operations happen. It returns false if there is none. What
-// runs between two steps is all the volume can do without the disk.
-func (d *simDisk) step() bool {
+// step lets one of the waiting operations happen, of certain kinds if there are any. It returns false if there is none.
+// What runs between two steps is all the volume can do without the disk.
+func (d *simDisk) step(kinds ...int) bool {
 	synctest.Wait()
-	d.mu.Lock()
-	slices.SortFunc(d.waiting, func(a, b *simOp) int {
-		return cmp.Or(cmp.Compare(a.kind, b.kind), cmp.Compare(a.off, b.off), cmp.Compare(a.n, b.n))
-	})
-	if len(d.waiting) == 0 {
-		d.mu.Unlock()
+	op := d.next(kinds)
+	if op == nil {
 		return false
 	}
-	i := d.rnd.IntN(len(d.waiting))
-	op := d.waiting[i]
-	d.waiting = slices.Delete(d.waiting, i, i+1)
-	d.mu.Unlock()
 	op.run()
 	synctest.Wait()
 	return true
 }
 
+// next takes one of the waiting operations.
+func (d *simDisk) next(kinds []int) *simOp {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	slices.SortFunc(d.waiting, func(a, b *simOp) int {
+		return cmp.Or(cmp.Compare(a.kind, b.kind), cmp.Compare(a.off, b.off), cmp.Compare(a.n, b.n))
+	})
+	var some []int
+	for i, op := range d.waiting {
+		if len(kinds) == 0 || slices.Contains(kinds, op.kind) {
+			some = append(some, i)
+		}
+	}
+	if len(some) == 0 {
+		return nil
+	}
+	i := some[d.rnd.IntN(len(some))]
+	op := d.waiting[i]
+	d.waiting = slices.Delete(d.waiting, i, i+1)
+	return op
+}
+
 func (d *simDisk) transfer(op Op, iov []unix.Iovec, off int64, flags int) (n int64, err error) {
-	d.ask(simTransfer, off, int64(len(iov)), func() { n, err = d.move(op, iov, off, flags) })
+	ended := make(chan struct{})
+	d.enqueue(&simOp{simTransfer, off, int64(len(iov))<<8 | int64(op), func() {
+		d.start(op, iov, off, flags, func(m int64, e error) {
+			n, err = m, e
+			close(ended)
+		})
+	}})
+	<-ended
 	return n, err
+}
+
+// start has a transfer happen, and passes its result to done: in a step of its own for RWF_DSYNC, so that a sync that
+// begins after it may end before it.
+func (d *simDisk) start(op Op, iov []unix.Iovec, off int64, flags int, done func(int64, error)) {
+	n, err := d.move(op, iov, off, flags)
+	if flags&unix.RWF_DSYNC == 0 {
+		done(n, err)
+		return
+	}
+	d.enqueue(&simOp{simAnswer, off, n, func() { done(n, err) }})
 }
 
 // move is a transfer that happens.
@@ -174,8 +207,8 @@ func (d *simDisk) discard(off, n int64) error { return d.allocate(0, off, n) }
 
 func (d *simDisk) close() error { return nil }
 
-// queued executes a request of the kernel's queue, and returns its result.
-func (d *simDisk) queued(op Op, vector bool, addr, n uint64, off int64, flags int) int64 {
+// queued executes a request of the kernel's queue, and passes its result to done.
+func (d *simDisk) queued(op Op, vector bool, addr, n uint64, off int64, flags int, done func(int64)) {
 	p := *(*unsafe.Pointer)(unsafe.Pointer(&addr))
 	one := unix.Iovec{Base: (*byte)(p)}
 	one.SetLen(int(n))
@@ -184,13 +217,14 @@ func (d *simDisk) queued(op Op, vector bool, addr, n uint64, off int64, flags in
 		iov = unsafe.Slice((*unix.Iovec)(p), n)
 	}
 	if d.faults.cut && d.rnd.IntN(8) == 0 {
-		return -int64(unix.EAGAIN) // a worker must do it
+		done(-int64(unix.EAGAIN)) // a worker must do it
+		return
 	}
-	done, err := d.move(op, iov, off, flags)
-	if err != nil {
+	d.start(op, iov, off, flags, func(n int64, err error) {
 		var errno unix.Errno
-		errors.As(err, &errno)
-		return -int64(errno)
-	}
-	return done
+		if errors.As(err, &errno) {
+			n = -int64(errno)
+		}
+		done(n)
+	})
 }
