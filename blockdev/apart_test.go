@@ -1,9 +1,13 @@
 package blockdev_test
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -118,6 +122,66 @@ func testHangingNeighbor(t *testing.T, fs string, io blockdev.IOMode, op blockde
 		thaw()
 		if err := <-hung; err != nil {
 			t.Fatal(err)
+		}
+	}
+}
+
+// TestRefreshApart: nor does the query of a device's size, which the kernel answers only after the device has zeroed what
+// it is zeroing.
+func TestRefreshApart(t *testing.T) {
+	dir, freeze, thaw := freezingFS(t, "ext3") // where the system has to write the zeroes itself
+	backing := filepath.Join(dir, "backing")
+	if err := os.WriteFile(backing, make([]byte, mib), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	open := func(path string) blockdev.Volume {
+		v, err := blockdev.OpenFile(path, blockdev.Options{Size: mib, IO: blockdev.IOUring})
+		if err != nil {
+			t.Skip(err)
+		}
+		t.Cleanup(func() { v.Close() })
+		if err := volumetest.NewClient(v).Write(directio.AlignedBlock(mib), 0, true); err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+	dev := loopDeviceOf(t, backing)
+	slow, fast := open(dev), open(filepath.Join(t.TempDir(), "v"))
+	t.Cleanup(thaw)
+	for range 10 {
+		freeze()
+		zeroed := make(chan error, 1)
+		slow.Submit(&blockdev.Request{
+			Op: blockdev.OpWriteZeroes, Length: mib, Complete: func(r *blockdev.Request) { zeroed <- r.Err },
+		})
+		zeroing := func() bool {
+			b, err := os.ReadFile("/sys/block/" + filepath.Base(dev) + "/inflight")
+			return err == nil && !slices.Equal(strings.Fields(string(b)), []string{"0", "0"})
+		}
+		if !soon.Until(zeroing) {
+			t.Fatal("the zeroes aren't on their way")
+		}
+		var done atomic.Int64
+		refreshed := make(chan error)
+		const reads, block = 32, 4096
+		go func() {
+			runtime.LockOSThread()
+			defer runtime.UnlockOSThread()
+			for i := range int64(reads) {
+				fast.Submit(&blockdev.Request{
+					Op: blockdev.OpRead, Offset: 7 * i * block, Length: block, Bufs: [][]byte{directio.AlignedBlock(block)},
+					Complete: func(*blockdev.Request) { done.Add(1) },
+				})
+			}
+			refreshed <- slow.(blockdev.Resizer).Refresh()
+		}()
+		ended := soon.Until(func() bool { return done.Load() == reads })
+		thaw()
+		if err := errors.Join(<-zeroed, <-refreshed); err != nil {
+			t.Fatal(err)
+		}
+		if !ended {
+			t.Fatal("reads didn't end while the size of another volume was queried")
 		}
 	}
 }

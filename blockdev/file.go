@@ -258,12 +258,17 @@ func (v *file) OnResize(f func(newSize int64)) (stop func()) { return v.watchers
 
 // Refresh adopts a new size, rounded down to whole blocks; the rest stays unused. It returns an error if the file
 // couldn't be opened again.
-func (v *file) Refresh() error {
+func (v *file) Refresh() (err error) {
 	n := v.lanes.enter()
 	if n == nil {
 		return v.info.Closed("refresh")
 	}
 	defer n.Leave()
+	aio.Apart(func() { err = v.refresh() }) // a device may zero a large range first, and a server may not answer
+	return err
+}
+
+func (v *file) refresh() error {
 	v.resizeMu.Lock()
 	defer v.resizeMu.Unlock()
 	size, err := deviceSize(v.locked)
@@ -292,10 +297,13 @@ func (v *file) Close() error {
 	}
 	v.pool.Close()
 	var err error
-	if !v.info.ReadOnly {
-		aio.Apart(func() { err = v.commits.end(v.store.sync) })
-	}
-	if err := errors.Join(err, v.closeFiles()); err != nil {
+	aio.Apart(func() {
+		if !v.info.ReadOnly {
+			err = v.commits.end(v.store.sync)
+		}
+		err = errors.Join(err, v.closeFiles())
+	})
+	if err != nil {
 		return v.info.Failed("close", err)
 	}
 	return nil
