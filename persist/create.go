@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/rand"
 	"errors"
+	"io"
 	"os"
 
 	"golang.org/x/sys/unix"
@@ -65,19 +66,22 @@ func fileSize(size int64, block int, cached bool) int64 {
 	return int64(alignUp(rec.end(block), areaAlign))
 }
 
-// holdsNothing reports whether a regular file consists only of holes, as after a crash that interrupted its creation:
-// it can be formatted without losing anything.
+// holdsNothing reports whether a regular file consists only of holes and zeroes, as after a crash that interrupted its
+// creation: it can be formatted without losing anything.
 func holdsNothing(f *os.File) bool {
 	st, err := f.Stat()
 	if err != nil || !st.Mode().IsRegular() {
 		return false
 	}
-	head := make([]byte, headSize)
-	if n, _ := f.ReadAt(head, 0); len(bytes.TrimLeft(head[:n], "\x00")) > 0 {
-		return false
+	b := make([]byte, 1<<20)
+	for off := int64(0); ; {
+		if off, err = f.Seek(off, unix.SEEK_DATA); err != nil {
+			return errors.Is(err, unix.ENXIO)
+		}
+		n, err := f.ReadAt(b, off)
+		if len(bytes.TrimLeft(b[:n], "\x00")) > 0 || err != nil && !errors.Is(err, io.EOF) {
+			return false
+		}
+		off += int64(n)
 	}
-	// Where space is reserved, what was only read counts as data as long as the page cache has it.
-	_ = unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED)
-	_, err = unix.Seek(int(f.Fd()), 0, unix.SEEK_DATA)
-	return errors.Is(err, unix.ENXIO)
 }
