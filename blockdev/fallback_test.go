@@ -127,3 +127,23 @@ func TestHalfForbidden(t *testing.T) {
 		}
 	}
 }
+
+// TestRefreshInterrupted: what a signal interrupts while a file is looked at is repeated.
+func TestRefreshInterrupted(t *testing.T) {
+	for name, call := range map[string]uint32{"lseek": unix.SYS_LSEEK, "fstat": unix.SYS_FSTAT} {
+		t.Run(name, func(t *testing.T) {
+			if !sandbox.Inside(t) {
+				return
+			}
+			v, err := blockdev.OpenFile(filepath.Join(t.TempDir(), "v"), blockdev.Options{Size: mib})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer v.Close()
+			failed := sandbox.FailOnce(t, call, unix.EINTR)
+			if err := v.(blockdev.Resizer).Refresh(); err != nil || !failed() {
+				t.Errorf("refreshed: %v; interrupted: %v", err, failed())
+			}
+		})
+	}
+}

@@ -162,8 +162,9 @@ func inUse(path string) string {
 }
 
 // deviceSize returns the size of a regular file or block device; for the latter, stat doesn't know it.
-func deviceSize(f *os.File) (int64, error) {
-	return f.Seek(0, io.SeekEnd)
+func deviceSize(f *os.File) (size int64, err error) {
+	err = retry(func() (err error) { size, err = f.Seek(0, io.SeekEnd); return err })
+	return size, err
 }
 
 // CheckName returns an error if f, the file of the volume at path, has no name any more: it was removed, or another file
@@ -182,7 +183,7 @@ func CheckName(f *os.File, path string, other error) error {
 
 func checkName(f *os.File, path string) error {
 	var st unix.Stat_t
-	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+	if err := retry(func() error { return unix.Fstat(int(f.Fd()), &st) }); err != nil {
 		return &OpError{Op: "refresh", Path: path, Offset: -1, Kind: KindOf(err), Err: err}
 	}
 	if st.Nlink == 0 && st.Mode&unix.S_IFMT == unix.S_IFREG && !leadsTo(path, f) {

@@ -132,7 +132,10 @@ func (m *mapping) resize(size int64, preallocate bool) (err error) {
 }
 
 // fileSize returns the current length of the file.
-func (m *mapping) fileSize() (int64, error) { return m.file.Seek(0, io.SeekEnd) }
+func (m *mapping) fileSize() (size int64, err error) {
+	err = retry("lseek", func() (err error) { size, err = unix.Seek(int(m.file.Fd()), 0, io.SeekEnd); return err })
+	return size, err
+}
 
 // where returns the byte of the file at an address; false if that isn't in the mapping.
 func (m *mapping) where(addr uintptr) (off int64, ok bool) {

@@ -25,6 +25,7 @@ func TestInterrupted(t *testing.T) {
 		{"fdatasync", unix.SYS_FDATASYNC, (*mapping).syncFile},
 		{"msync", unix.SYS_MSYNC, (*mapping).sync},
 		{"fallocate", unix.SYS_FALLOCATE, func(m *mapping) error { return m.punch(0, pageSize) }},
+		{"lseek", unix.SYS_LSEEK, func(m *mapping) error { _, err := m.fileSize(); return err }},
 		{"ftruncate", unix.SYS_FTRUNCATE, func(m *mapping) error { return m.resize(2*pageSize, false) }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
