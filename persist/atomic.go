@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/nvme-anywhere/nvmeof/blockdev"
+	"github.com/nvme-anywhere/nvmeof/internal/aio"
 )
 
 // atomicVolume writes out of place. A write's data goes to free blocks and is made durable; then one 8-byte map entry
@@ -322,12 +323,15 @@ func (v *atomicVolume) Close() error {
 	}
 	v.pool.Close()
 	var err error
-	if failed := v.failed.Load(); failed != nil {
-		err = *failed
-	} else if !v.info.ReadOnly {
-		err = v.settle()
-	}
-	if err = errors.Join(err, v.unmapOwn(), v.m.close()); err != nil {
+	aio.Apart(func() {
+		if failed := v.failed.Load(); failed != nil {
+			err = *failed
+		} else if !v.info.ReadOnly {
+			err = v.settle()
+		}
+		err = errors.Join(err, v.unmapOwn(), v.m.close())
+	})
+	if err != nil {
 		return v.info.Failed("close", err)
 	}
 	return nil

@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/nvme-anywhere/nvmeof/blockdev"
+	"github.com/nvme-anywhere/nvmeof/internal/aio"
 )
 
 // OnResize makes Refresh call f with each new size.
@@ -15,11 +16,16 @@ func (v *atomicVolume) OnResize(f func(newSize int64)) (stop func()) { return v.
 
 // Refresh adds what the file has grown by since it was opened. It returns an error if the file couldn't be opened
 // again.
-func (v *atomicVolume) Refresh() error {
+func (v *atomicVolume) Refresh() (err error) {
 	if !v.life.Enter() {
 		return v.info.Closed("refresh")
 	}
 	defer v.life.Leave()
+	aio.Apart(func() { err = v.refresh() })
+	return err
+}
+
+func (v *atomicVolume) refresh() error {
 	v.growing.Lock()
 	defer v.growing.Unlock()
 	grown, err := v.grow()

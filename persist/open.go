@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/nvme-anywhere/nvmeof/blockdev"
+	"github.com/nvme-anywhere/nvmeof/internal/aio"
 )
 
 // Kind returns persistent memory as a kind that blockdev.Open knows as "pmem:PATH".
@@ -29,15 +30,17 @@ var anOption = regexp.MustCompile(`,[a-z]+=[^/]*$`)
 
 // Open maps the file that arg names, and creates it if o has a size. It writes out of place, in the format of
 // docs/pmem.md, or in place if arg ends in ",mode=inplace". o.IO has no effect.
-func Open(arg string, o blockdev.Options) (blockdev.Volume, error) {
+func Open(arg string, o blockdev.Options) (v blockdev.Volume, err error) {
 	path, inPlace, err := parseArg(arg)
-	switch {
-	case err != nil:
+	if err != nil {
 		return nil, err
-	case inPlace:
-		return openInPlace(path, o)
 	}
-	return openAtomic(path, o)
+	open := openAtomic
+	if inPlace {
+		open = openInPlace
+	}
+	aio.Apart(func() { v, err = open(path, o) })
+	return v, err
 }
 
 // parseArg parses what follows "pmem:".

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"github.com/nvme-anywhere/nvmeof/blockdev"
+	"github.com/nvme-anywhere/nvmeof/internal/aio"
 	"github.com/nvme-anywhere/nvmeof/internal/prefetch"
 )
 
@@ -254,10 +255,13 @@ func (v *volume) Close() error {
 	}
 	v.pool.Close()
 	var err error
-	if !v.info.ReadOnly {
-		err = v.durably(func() error { return errors.Join(v.syncAll(), v.m.syncFile()) })
-	}
-	if err = errors.Join(err, v.m.close()); err != nil {
+	aio.Apart(func() {
+		if !v.info.ReadOnly {
+			err = v.durably(func() error { return errors.Join(v.syncAll(), v.m.syncFile()) })
+		}
+		err = errors.Join(err, v.m.close())
+	})
+	if err != nil {
 		return v.info.Failed("close", err)
 	}
 	return nil

@@ -1,0 +1,62 @@
+package persist
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"runtime"
+	"sync/atomic"
+	"testing"
+
+	"github.com/ncw/directio"
+	"golang.org/x/sys/unix"
+
+	"github.com/nvme-anywhere/nvmeof/blockdev"
+	"github.com/nvme-anywhere/nvmeof/blockdev/volumetest"
+	"github.com/nvme-anywhere/nvmeof/internal/soon"
+)
+
+// TestCloseApart: closing a volume whose file system hangs holds up nothing that another volume has in flight by
+// io_uring.
+func TestCloseApart(t *testing.T) {
+	fast, err := blockdev.OpenFile(filepath.Join(t.TempDir(), "v"), blockdev.Options{Size: mib, IO: blockdev.IOUring})
+	if err != nil {
+		t.Skip(err)
+	}
+	defer fast.Close()
+	mustWrite(t, volumetest.NewClient(fast), directio.AlignedBlock(mib), 0, true)
+	dir, _ := failingFS(t)
+	slow := mustOpen(t, filepath.Join(dir, "v"), blockdev.Options{Size: mib})
+	mustWrite(t, volumetest.NewClient(slow), block(1), 0, false)
+	d, err := os.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	const freeze, thaw = 0xc0045877, 0xc0045878
+	if err := unix.IoctlSetInt(int(d.Fd()), freeze, 0); err != nil {
+		t.Fatal(err)
+	}
+	const reads, long = 200, mib / 2 // more than the disk can do before the file system is met
+	var done atomic.Int64
+	into := directio.AlignedBlock(long)
+	closed := make(chan error)
+	go func() {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		for range reads {
+			fast.Submit(&blockdev.Request{
+				Op: blockdev.OpRead, Length: long, Bufs: [][]byte{into},
+				Complete: func(*blockdev.Request) { done.Add(1) },
+			})
+		}
+		closed <- slow.Close()
+	}()
+	ended := soon.Until(func() bool { return done.Load() == reads })
+	if err := errors.Join(unix.IoctlSetInt(int(d.Fd()), thaw, 0), <-closed); err != nil {
+		t.Error(err)
+	}
+	if !ended {
+		t.Error("reads didn't end while another volume was closed")
+	}
+}
