@@ -37,6 +37,11 @@
 // Only there could anybody tell whether Preempt and Abort waits for the commands that it aborts, so there hosts are
 // preempted while they write.
 //
+// # One mishap at a time
+//
+// TestEachPacket has no nemesis: one host and one target say all that they have to say to each other, and the network is
+// cut, or the host's calls are cancelled, when a certain packet is sent.
+//
 // # Repeating a run
 //
 // NVMEOF_SIMULATION_SEED repeats a seed. It draws the same world, but not always the same order of events: goroutines of
