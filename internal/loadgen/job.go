@@ -178,6 +178,24 @@ func (j *job) arrive() bool {
 	return true
 }
 
+// quickest is the average time that an operation takes at least, in nanoseconds: no device does ten million a second.
+const quickest = 100
+
+// longestCatchUp bounds what catchUp returns.
+const longestCatchUp = int64(time.Millisecond)
+
+// catchUp returns for how many nanoseconds at least completions alone start what is due, as so many operations are that
+// haven't begun.
+func (j *job) catchUp() int64 {
+	if j.ready.Load() > 0 {
+		return 0
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	n := min(j.unstarted(nanotime()), uint64(longestCatchUp/quickest))
+	return quickest * min(int64(n), j.quota, j.left/int64(j.task.spec.largestBlock()))
+}
+
 // due reports whether the next operation of the plan is due. Called with mu held.
 func (j *job) due() bool { return j.start+j.plan.peek() <= nanotime() }
 

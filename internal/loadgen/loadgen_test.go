@@ -27,11 +27,14 @@ func spec(rw string) Spec {
 }
 
 // paceByTimer paces by the time of a synctest bubble.
-func paceByTimer(p *pacer) (stop func(), err error) {
+func paceByTimer(p *pacer) (stop func(), err error) { return pacing(p.step) }
+
+// pacing calls step until stop is called.
+func pacing(step func() int64) (stop func(), err error) {
 	end, over := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(over)
-		for left := p.step(); left >= 0; left = p.step() {
+		for left := step(); left >= 0; left = step() {
 			select {
 			case <-time.After(time.Duration(max(left, leastWait))):
 			case <-end:

@@ -36,7 +36,7 @@ func newPacer(jobs []*job) *pacer {
 	return p
 }
 
-// step starts what is due, and returns the nanoseconds until more will be; negative if nothing ever will.
+// step starts what is due, and returns the nanoseconds until it is needed again; negative if it never will be.
 func (p *pacer) step() int64 {
 	for p.due.Len() > 0 {
 		d, now := p.due.First(), nanotime()
@@ -47,6 +47,7 @@ func (p *pacer) step() int64 {
 			p.due.Pop()
 			continue
 		}
+		now += d.job.catchUp() // nothing that is due until then needs this goroutine
 		for n := 0; d.at <= now && n < atOnce; n++ {
 			d.plan.next()
 			d.at = d.job.start + d.plan.peek()

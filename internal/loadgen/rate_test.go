@@ -346,3 +346,22 @@ func TestRateBeyondCounting(t *testing.T) {
 		}
 	}
 }
+
+// While a job is behind its rate, completions start its operations and the pacer sleeps, but not beyond the time when the
+// job has caught up.
+func TestPacerSleeps(t *testing.T) { synctest.Test(t, testPacerSleeps) }
+
+func testPacerSleeps(t *testing.T) {
+	steps := 0
+	pace := func(p *pacer) (func(), error) {
+		return pacing(func() int64 { steps++; return p.step() })
+	}
+	s := spec("randread")
+	s.IODepth, s.RateIOPS[Read], s.Runtime, s.TimeBased = 1, 1_000_000, time.Second, true
+	if _, err := Run(t.Context(), &fakeDevice{delay: 20 * time.Microsecond}, []Spec{s}, Options{pace: pace}); err != nil {
+		t.Fatal(err)
+	}
+	if steps > 1100 {
+		t.Errorf("the pacer looked %d times within a second, want about 1000", steps)
+	}
+}
