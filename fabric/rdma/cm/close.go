@@ -51,14 +51,14 @@ func (m *Manager) shutdown() {
 const lingerTime = time.Second
 
 // linger handles messages until every peer that was sent a DREQ has answered, so that both sides end in order and the
-// port isn't closed before the last answer. It repeats the DREQ to peers that don't answer: if it was lost, the peer
-// would wait for this host until its keep-alive timeout is over.
+// port isn't closed before the last answer. Meanwhile DREQs are repeated, and the REJs that take their place before an
+// RTU has come: a peer that got none would wait for this host until its keep-alive timeout is over.
 func (m *Manager) linger() {
 	end := time.NewTimer(lingerTime)
 	defer end.Stop()
 	again := time.NewTimer(lingerTime)
 	defer again.Stop()
-	for m.awaitsDREP() {
+	for m.repeats() {
 		m.setTimer(again)
 		select {
 		case <-m.inbox.wake:
@@ -70,11 +70,12 @@ func (m *Manager) linger() {
 	}
 }
 
-func (m *Manager) awaitsDREP() bool {
+// repeats reports whether a connection that has ended still repeats its DREQ or REJ.
+func (m *Manager) repeats() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, r := range m.table.byLocal {
-		if r.state == stateDREQSent {
+		if r.pending != nil {
 			return true
 		}
 	}

@@ -228,12 +228,13 @@ func (c *conn) disconnect(now time.Time, fx *effects) {
 		c.interval, c.retries = min(c.interval, dreqInterval), dreqRetries
 		c.sendPending(now, c.dreqTID, &mad.DREQ{CommIDs: c.ids, RemoteQPN: c.remoteQPN}, nil, fx)
 	case stateREPSent, stateMRAREPRcvd:
-		// A DREQ is allowed only from ESTABLISHED on; a REJ ends the connection in every state of the peer. If it is
-		// lost, the RTU that follows is answered with it again.
+		// A DREQ is allowed only from ESTABLISHED on; a REJ ends the connection in every state of the peer. Nobody
+		// acknowledges it, so it is repeated during TIMEWAIT, and whenever an RTU shows that it was lost.
 		rej := &mad.REJ{CommIDs: c.ids, Message: mad.AnswersOther, Reason: verbs.RejectConsumer}
-		fx.send(c.tid, rej)
 		c.timewait(now)
-		c.pending, c.pendingTID = rej, c.tid
+		c.until = c.deadline
+		c.interval, c.retries = c.until.Sub(now)/(rejRetries+1), rejRetries
+		c.sendPending(now, c.tid, rej, nil, fx)
 		fx.event(verbs.CMEvent{Type: verbs.CMDisconnected})
 	case stateDREQRcvd:
 		fx.send(c.dreqTID, &mad.DREP{CommIDs: c.ids})
@@ -298,6 +299,9 @@ func (c *conn) timeout(now time.Time, fx *effects) {
 			fx.event(verbs.CMEvent{Type: verbs.CMDisconnected})
 		}
 	case stateTimewait:
+		if c.pending != nil && c.resend(now, fx) {
+			return
+		}
 		c.close()
 		fx.event(verbs.CMEvent{Type: verbs.CMTimewaitExit})
 	default:

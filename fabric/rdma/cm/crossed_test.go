@@ -30,6 +30,40 @@ func TestLostREJ(t *testing.T) {
 	})
 }
 
+// A connection that ends before its RTU has come is over for the peer too, if the RTU and the first REJ are lost: also if
+// all of the target ends.
+func TestLostREJAndRTU(t *testing.T) {
+	for name, finish := range map[string]func(*node, verbs.CMID){
+		"disconnect": func(_ *node, id verbs.CMID) { _ = id.Disconnect() },
+		"close":      func(target *node, _ verbs.CMID) { _ = target.m.Close() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			pair(t, func(t *testing.T, n *network, host, target *node, l *end) {
+				rej := first(mad.AttrREJ)
+				n.setFilter(func(w wired) []time.Duration {
+					if w.msg.AttributeID() == mad.AttrRTU {
+						return nil
+					}
+					return rej(w)
+				})
+				h := host.connect(target.addr)
+				request := l.want(verbs.CMConnectRequest)
+				h.want(verbs.CMEstablished)
+				start := time.Now()
+				finish(target, request.ID)
+				h.want(verbs.CMDisconnected)
+				if took, timewait := time.Since(start), 512*time.Millisecond; took >= timewait {
+					t.Errorf("took %v, want less than TIMEWAIT, %v", took, timewait)
+				}
+				time.Sleep(time.Minute)
+				if got := len(n.sent(target.addr, mad.AttrREJ)); got != 1+rejRetries {
+					t.Errorf("%d REJs, want %d", got, 1+rejRetries)
+				}
+			})
+		})
+	}
+}
+
 // A REJ that comes twice is one event.
 func TestRepeatedREJ(t *testing.T) {
 	pair(t, func(t *testing.T, n *network, host, target *node, l *end) {

@@ -30,8 +30,8 @@
 // Messages, timers and retries are those of Linux's rdma_cm: a REQ is sent every 4.6 s, 16 times. The differences are
 // there to recover sooner: within the first 4.6 s a REQ is sent again after 0.3, 0.9, 2 and 4.3 s, and so is a REP; a
 // repeated REQ is answered with the REP again, or with an MRA if the consumer takes longer than the peer allows; a REP
-// for a forgotten REQ is answered with a REJ, and a LAP with an APR; the first packet on a QP (verbs.EventCommEst)
-// substitutes for the RTU.
+// for a forgotten REQ is answered with a REJ, and a LAP with an APR; the REJ that ends a connection before its RTU has
+// come is repeated; the first packet on a QP (verbs.EventCommEst) substitutes for the RTU.
 //
 // # Defence
 //

@@ -60,6 +60,11 @@ const (
 	dreqRetries  = 7
 )
 
+// rejRetries is how often the REJ that ends a connection before its RTU has come is repeated during TIMEWAIT. Linux sends
+// it once; a peer that gets none believes in the connection until its QP's retries are over, or for ever if it has
+// nothing to send.
+const rejRetries = 2
+
 // retransmitInterval returns the interval of the passive side, from the code in the REQ.
 func retransmitInterval(code uint8) time.Duration {
 	return min(max(codeDuration(code), minRetransmit), maxRetransmit)
