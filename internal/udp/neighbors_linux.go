@@ -11,12 +11,14 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/neighbor"
 )
 
-// neighbors holds the peers with which a conn shares memory. All fields except table belong to the receiving goroutine.
+// neighbors holds the peers with which a conn shares memory.
 type neighbors struct {
 	table *neighbor.Table
+	begun *neighbor.Link // the link between Begin and End, whose caller has it
+
+	// The following belong to the receiving goroutine.
 	got   [RecvBatch]neighbor.Train
-	turns int            // receives from neighbors since the last one from the socket
-	begun *neighbor.Link // the link between Begin and End
+	turns int // receives from neighbors since the last one from the socket
 }
 
 const (
