@@ -264,6 +264,8 @@ func (c *floodedConn) Send(trains []udp.Train) (int, error) {
 // TestPostUnderFlood: a goroutine that posts returns even if peers make sure that there is always something to send,
 // and handlers are called meanwhile.
 func TestPostUnderFlood(t *testing.T) {
+	var adding sync.WaitGroup
+	t.Cleanup(adding.Wait) // when the device is closed
 	var flooded *floodedConn
 	p := newPair(t, pairConfig{timeout: patient, wrap: func(c udp.Conn) udp.Conn {
 		flooded = &floodedConn{Conn: c}
@@ -274,10 +276,12 @@ func TestPostUnderFlood(t *testing.T) {
 	p.connect(p.a, p.b)
 	d := p.b.dev
 	more := func() {
-		d.mu.Lock()
-		q.resp.queue.pushAck(wire.ACK, q.resp.expected, 0)
-		d.markReady(q)
-		d.mu.Unlock()
+		adding.Go(func() { // a socket can't wait for the lock: the engine may hold it until the batch is sent
+			d.mu.Lock()
+			defer d.mu.Unlock()
+			q.resp.queue.pushAck(wire.ACK, q.resp.expected, 0)
+			d.markReady(q)
+		})
 	}
 	flooded.more.Store(&more)
 	defer flooded.more.Store(nil)
