@@ -70,8 +70,8 @@ func (c *Controller) authenticateNew(ctx context.Context, q *Queue, demanded boo
 }
 
 // Authenticate authenticates the host again, on the admin queue and then on each I/O queue, while commands
-// continue. a replaces the secrets of the configuration; nil keeps them. A failure ends the controller. Calls wait
-// for each other: a queue has one transaction at a time.
+// continue. a replaces the secrets of the configuration; nil keeps them. A failure ends the controller: the error then
+// matches ErrLost. Calls wait for each other: a queue has one transaction at a time.
 func (c *Controller) Authenticate(ctx context.Context, a *Authentication) error {
 	select {
 	case c.authTurn <- struct{}{}:
@@ -93,14 +93,21 @@ func (c *Controller) Authenticate(ctx context.Context, a *Authentication) error 
 	c.auth.Store(a)
 	for _, q := range append([]*Queue{c.admin}, c.io...) {
 		if err := c.authenticate(ctx, q, a); err != nil {
-			err := c.connectError("authentication", q.attr.QID, err)
-			if !errors.Is(err, ErrClosed) { // otherwise it goes on shutting down
-				c.fail(c.lost(err))
-			}
-			return err
+			return c.notAuthenticated(c.connectError("authentication", q.attr.QID, err))
 		}
 	}
 	return nil
+}
+
+// notAuthenticated ends the controller because of err, and returns the error of Authenticate. A controller that is
+// being shut down goes on with that.
+func (c *Controller) notAuthenticated(err error) error {
+	if errors.Is(err, ErrClosed) || errors.Is(err, ErrLost) {
+		return err
+	}
+	err = c.lost(err)
+	c.fail(err)
+	return err
 }
 
 // authenticate runs one transaction of DH-HMAC-CHAP (NVMe base 2.1, section 8.3.4.5).

@@ -442,6 +442,32 @@ func TestAuthenticationInterrupted(t *testing.T) {
 	}
 }
 
+// TestReauthenticationInterrupted: a reauthentication whose commands a stopping target gives back ends with the loss of
+// the controller, like everything else then.
+func TestReauthenticationInterrupted(t *testing.T) {
+	f := newFakeTarget()
+	a := newAuthController(t, f)
+	c, err := Connect(t.Context(), authConfig(f, &Authentication{Secret: a.secret}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.setHook(func(q *fakeQueue, r *Request, cqe *nvme.Completion) verdict {
+		if r.Cmd.Opcode() == nvme.OpFabrics && r.Cmd.FCType() == nvme.FCAuthReceive {
+			cqe.SetStatus(nvme.StatusAbortSQDeleted)
+			return answered
+		}
+		return a.hook(q, r, cqe)
+	})
+	err = c.Authenticate(t.Context(), nil)
+	if !errors.Is(err, ErrLost) || !errors.Is(err, nvme.StatusAbortSQDeleted) || errors.Is(err, ErrAuthentication) {
+		t.Errorf("given back: %v", err)
+	}
+	if c.Err() == nil || c.Err().Error() != err.Error() {
+		t.Errorf("it ended with %v", c.Err())
+	}
+	_ = c.Close()
+}
+
 func TestAuthenticationConfig(t *testing.T) {
 	s := testSecret(t)
 	for name, a := range map[string]*Authentication{
