@@ -324,6 +324,9 @@ func TestReauthentication(t *testing.T) {
 	if err := c.Authenticate(t.Context(), nil); err != nil || a.done != 12 {
 		t.Errorf("again with the other secret: %v, %d transactions", err, a.done)
 	}
+	if in := c.Config().Authentication; in == nil || !in.Secret.Equal(a.secret) {
+		t.Error("the configuration in effect has the old secret")
+	}
 	if err := c.Authenticate(t.Context(), &Authentication{}); !errors.Is(err, ErrConfig) || c.Err() != nil {
 		t.Errorf("without a secret: %v, %v", err, c.Err())
 	}

@@ -29,9 +29,9 @@ type Controller struct {
 	counters Counters
 	aborter  aborter
 	alive    keepAlive
-	auth     atomic.Pointer[Authentication]
-	authTurn chan struct{} // has an element while Authenticate runs
-	tid      atomic.Uint32 // the last authentication's, in the lower half
+	auth     atomic.Pointer[Authentication] // in effect; cfg has that of Connect
+	authTurn chan struct{}                  // has an element while Authenticate runs
+	tid      atomic.Uint32                  // the last authentication's, in the lower half
 	events   events
 	// transfers pools the state of synchronous transfers.
 	transfers sync.Pool
@@ -58,7 +58,11 @@ type Limits struct {
 }
 
 // Config returns the configuration in effect, with every default filled in.
-func (c *Controller) Config() Config { return c.cfg }
+func (c *Controller) Config() Config {
+	cfg := c.cfg
+	cfg.Authentication = c.auth.Load()
+	return cfg
+}
 
 // CNTLID is the controller's identifier in its subsystem.
 func (c *Controller) CNTLID() uint16 { return c.cntlid }
