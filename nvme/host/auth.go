@@ -2,8 +2,6 @@ package host
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
@@ -112,7 +110,7 @@ func (c *Controller) notAuthenticated(err error) error {
 
 // authenticate runs one transaction of DH-HMAC-CHAP (NVMe base 2.1, section 8.3.4.5).
 func (c *Controller) authenticate(ctx context.Context, q *Queue, a *Authentication) error {
-	x := &transaction{c: c, q: q, a: a, tid: c.nextTID()}
+	x := &transaction{c: c, q: q, a: a, tid: uint16(dhchap.Sequence())} // identifiers count up likewise
 	err := x.run(ctx)
 	var why nvme.AuthExplanation
 	if !errors.As(err, &why) {
@@ -124,16 +122,6 @@ func (c *Controller) authenticate(ctx context.Context, q *Queue, a *Authenticati
 		_ = x.send(ctx, f.AppendTo(nil))
 	}
 	return fmt.Errorf("%w: %w", ErrAuthentication, err)
-}
-
-// nextTID returns the identifier of another transaction: they count up from a random one.
-func (c *Controller) nextTID() uint16 {
-	if c.tid.Load() == 0 {
-		var b [4]byte
-		_, _ = rand.Read(b[:]) // it never fails
-		c.tid.CompareAndSwap(0, binary.LittleEndian.Uint32(b[:]))
-	}
-	return uint16(c.tid.Add(1))
 }
 
 // transaction is the host's side of DH-HMAC-CHAP on one queue.

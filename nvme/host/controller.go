@@ -31,7 +31,6 @@ type Controller struct {
 	alive    keepAlive
 	auth     atomic.Pointer[Authentication] // in effect; cfg has that of Connect
 	authTurn chan struct{}                  // has an element while Authenticate runs
-	tid      atomic.Uint32                  // the last authentication's, in the lower half
 	events   events
 	// transfers pools the state of synchronous transfers.
 	transfers sync.Pool
