@@ -191,9 +191,10 @@ func (n *space) later(r *host.Request, d time.Duration) bool {
 		s.mu.Unlock()
 		return false
 	}
-	n.delayed[r] = time.AfterFunc(d, func() {
+	var t *time.Timer
+	t = time.AfterFunc(d, func() {
 		s.mu.Lock()
-		_, mine := n.delayed[r]
+		mine := n.delayed[r] == t // otherwise r has been taken, and may be delayed anew
 		if mine {
 			delete(n.delayed, r)
 			s.work.Add(1) // before Close waits, since it would have taken r
@@ -204,6 +205,7 @@ func (n *space) later(r *host.Request, d time.Duration) bool {
 			s.work.Done()
 		}
 	})
+	n.delayed[r] = t
 	s.mu.Unlock()
 	return true
 }

@@ -59,6 +59,31 @@ func TestStatuses(t *testing.T) {
 	}
 }
 
+// TestDelayedAnew: a delay that was over just as its request was taken doesn't end a later one of the same request.
+func TestDelayedAnew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 1)
+		s, n := r.connect()
+		defer r.close(s)
+		q := &host.Request{Done: func(*host.Request) {}}
+		q.Cmd.SetFlush(1)
+		n.later(q, pathPause)
+		s.mu.Lock()
+		time.Sleep(pathPause) // the timer's function now waits for mu
+		if n.delayed[q].Stop() {
+			t.Error("the delay isn't over")
+		}
+		n.delayed[q] = time.AfterFunc(time.Hour, func() {})
+		s.mu.Unlock()
+		synctest.Wait()
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if !n.forget(q) {
+			t.Error("it was sent an hour early")
+		}
+	})
+}
+
 // TestNotRepeatable: a command that mustn't be executed twice ends with the error of its path.
 func TestNotRepeatable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
