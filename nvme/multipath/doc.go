@@ -32,13 +32,14 @@
 // each path: then it ends with a [CutShortError], because it may be what crashes the controllers. A request that
 // was never sent to the controller doesn't count, and isn't assumed to have been executed. A request that ended
 // with a path related status without Do Not Retry takes another path; so does, at most five times, one that a
-// controller answered because it was no longer ready (Command Sequence Error). After other statuses without Do Not
-// Retry a request is retried five times, after the delay that the controller asks for (CRD). If no path can take
-// requests, they wait for Config.ControllerLoss, but only for Config.FastIOFail, if that is set, while no path is
-// live. Then they end with a [NoPathError]; they end at once if no path can come back. Live paths always get ten
-// seconds, or as long as a change of ANA states takes if that is longer (ANATT), so that it fails nothing. A request
-// ends in the same way if it is answered with ANA statuses for as long as it would wait for a live path by paths
-// whose log says that they take it.
+// controller answered because it was no longer ready (Command Sequence Error), or because this host failed to
+// authenticate itself again (Operation Denied, Authentication Required). After other statuses without Do Not Retry a
+// request is retried five times, after the delay that the controller asks for (CRD). If no path can take requests,
+// they wait for Config.ControllerLoss, but only for Config.FastIOFail, if that is set, while no path is live. Then
+// they end with a [NoPathError]; they end at once if no path can come back. Live paths always get ten seconds, or as
+// long as a change of ANA states takes if that is longer (ANATT), so that it fails nothing. A request ends in the same
+// way if it is answered with ANA statuses for as long as it would wait for a live path by paths whose log says that
+// they take it.
 //
 // A command that a lost path cut short may have been executed, or may be executed later by a target that is still
 // alive; one that was answered with an error may have been executed in part. It is sent again only if that gives

@@ -49,9 +49,11 @@ func (n *space) again(w *way, r *host.Request) bool {
 	if r.Cmd.Fuse() != 0 { // the other half would be missing
 		return false
 	}
-	if st.Code() == nvme.StatusCommandSequence {
-		// The controller is no longer ready: it has ended or is being shut down, and has executed nothing. Do Not
-		// Retry only applies to that controller.
+	switch st.Code() {
+	case nvme.StatusCommandSequence, nvme.StatusOperationDenied, nvme.StatusAuthenticationRequired:
+		// The controller is no longer ready: it has ended or is being shut down, or this host has failed to
+		// authenticate itself again, which ends the connection. It has executed nothing, and Do Not Retry only applies
+		// to that controller.
 		if r.Tries++; r.Tries > maxTries {
 			return false
 		}
@@ -75,7 +77,7 @@ func (n *space) again(w *way, r *host.Request) bool {
 	switch delay := retryDelay(w.ctrl, st); {
 	case delay > 0:
 		return n.later(r, delay)
-	case st.SCT() == nvme.StatusInternalPathError.SCT():
+	case st.SCT() == nvme.StatusInternalPathError.SCT(), st.Code() == nvme.StatusAbortSQDeleted: // the connection ends
 		return n.elsewhere(w, r)
 	}
 	n.resend(r)
