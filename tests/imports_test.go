@@ -30,7 +30,7 @@ var testsOfAllMay = []string{"internal/fuzzing", "internal/race", "internal/soon
 // testsMay says what the tests of a room may import in addition.
 var testsMay = map[string][]string{
 	"nvme/target":           {"blockdev/..."},
-	"nvme/multipath":        {"nvme/target", "blockdev/...", "fabric/tcp"},
+	"nvme/multipath":        {"nvme/dhchap", "nvme/target", "blockdev/...", "fabric/tcp"},
 	"fabric/rdma/verbs":     {"fabric/rdma/softrnic"},
 	"fabric/rdma/roce/wire": {"internal/..."},
 	"fabric/rdma/roce":      {"internal/..."},

@@ -18,6 +18,9 @@
 // reason that may pass, it retries with the same pauses; if the namespace isn't there, it waits for the
 // controller's notice.
 //
+// Other secrets are given to a path by [Subsystem.AddPath], for when it connects again, and to its present controller
+// by Authenticate of that (see [Subsystem.Controllers]).
+//
 // # Which path a request takes
 //
 // A request takes a path whose ANA state is optimized, chosen by the [Policy], or, if there is none, one that is

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/nvme-anywhere/nvmeof/nvme"
+	"github.com/nvme-anywhere/nvmeof/nvme/dhchap"
 	"github.com/nvme-anywhere/nvmeof/nvme/host"
 	"github.com/nvme-anywhere/nvmeof/nvme/target"
 )
@@ -215,6 +216,40 @@ func TestAddPathAgain(t *testing.T) {
 		if err := s.AddPath(again); !errors.Is(err, host.ErrClosed) {
 			t.Errorf("after Close: %v", err)
 		}
+	})
+}
+
+// TestNewSecrets: a path that exists connects again with the secrets that it was added with last, as its controller does
+// since it was given them.
+func TestNewSecrets(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 1)
+		cfg := r.config().Paths[0]
+		change := func() {
+			secret, err := dhchap.Generate(0, 32)
+			if err != nil {
+				t.Fatal(err)
+			}
+			cfg.Authentication = &host.Authentication{Secret: secret}
+			hosts := map[string]target.HostSecrets{hostNQN: {Host: secret}}
+			if err := r.tgt.SetAuthentication(&target.Authentication{Hosts: hosts, DHGroups: []nvme.DHGroup{nvme.DHNull}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		change()
+		s, n := r.connect(func(c *Config) { c.Paths[0] = cfg })
+		defer r.close(s)
+		change()
+		if err := errors.Join(s.AddPath(cfg), s.Controllers()[0].Authenticate(t.Context(), cfg.Authentication)); err != nil {
+			t.Fatal(err)
+		}
+		r.links[0].cut()
+		r.links[0].restore(r.tgt)
+		time.Sleep(time.Second)
+		if p := s.Paths()[0]; p.State != Live || p.Counters.Connects.Load() != 2 || p.Counters.Failures.Load() != 0 {
+			t.Errorf("%+v", p)
+		}
+		mustRead(t, n, 0, 0)
 	})
 }
 

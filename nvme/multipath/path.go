@@ -14,7 +14,7 @@ import (
 // path is a connection that is re-established whenever it is lost. Only its goroutine, run, modifies it.
 type path struct {
 	sub      *Subsystem
-	cfg      host.Config
+	cfg      host.Config // AddPath modifies Authentication, guarded by Subsystem.mu
 	counters PathCounters
 	reread   chan struct{} // the controller says that its ANA log changed
 	doubted  chan struct{} // a status contradicted the ANA log
@@ -167,7 +167,10 @@ func (p *path) reconnect(ctx context.Context, lost time.Time) (*host.Controller,
 
 // connect makes one attempt to become live.
 func (p *path) connect(ctx context.Context) (*host.Controller, error) {
-	c, err := host.Connect(ctx, p.cfg)
+	p.sub.mu.Lock()
+	cfg := p.cfg
+	p.sub.mu.Unlock()
+	c, err := host.Connect(ctx, cfg)
 	if err == nil {
 		if err = p.join(ctx, c); err == nil {
 			return c, nil

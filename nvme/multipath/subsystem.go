@@ -108,9 +108,9 @@ func (s *Subsystem) start(cfg *host.Config) {
 	s.work.Go(p.run)
 }
 
-// AddPath adds a path, which is tried in the background. A path that already exists is not added again; one that
-// was given up is tried anew. The error matches host.ErrConfig, or host.ErrClosed after Close and when every path
-// was given up.
+// AddPath adds a path, which is tried in the background. A path that already exists is not added again, but connects
+// with the secrets of cfg from now on; one that was given up is tried anew. The error matches host.ErrConfig, or
+// host.ErrClosed after Close and when every path was given up.
 func (s *Subsystem) AddPath(cfg host.Config) error {
 	if err := checkPath(&s.cfg.Paths[0], &cfg); err != nil {
 		return fmt.Errorf("nvme: %w: %w", host.ErrConfig, err)
@@ -123,7 +123,8 @@ func (s *Subsystem) AddPath(cfg host.Config) error {
 	same := func(p *path) bool {
 		return p.cfg.Transport.Type() == cfg.Transport.Type() && p.cfg.Remote == cfg.Remote && p.cfg.Local == cfg.Local
 	}
-	if slices.ContainsFunc(s.paths, func(p *path) bool { return same(p) && p.state != GivenUp }) {
+	if i := slices.IndexFunc(s.paths, func(p *path) bool { return same(p) && p.state != GivenUp }); i >= 0 {
+		s.paths[i].cfg.Authentication = cfg.Authentication
 		return nil
 	}
 	s.paths = slices.DeleteFunc(s.paths, same)
