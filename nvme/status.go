@@ -2,8 +2,7 @@ package nvme
 
 // Status is the status field of a completion without the phase bit:
 // SC in bits 7:0, SCT in 10:8, CRD in 12:11, More in 13, DNR in 14.
-// Success is zero. Any other Status is an error that errors.Is compares by its Code; Err returns
-// it as an error, or nil for success.
+// Success is zero. Any other Status is also an error, which a StatusError matches if it has the same Code.
 type Status uint16
 
 // Flags that may be OR'ed into a status.
