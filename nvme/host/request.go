@@ -66,7 +66,7 @@ func (r *Request) reuse() {
 	r.cancelled.Store(false)
 }
 
-// Sent reports, for a request that ended with Err, whether a controller may have seen it.
+// Sent reports, for a request that a queue ended with Err, whether the controller of that queue may have seen it.
 func (r *Request) Sent() bool { return r.sent }
 
 // end tells the Route, and unless r goes on, the owner, that r ended.

@@ -259,30 +259,27 @@ func (s *Subsystem) Close() error {
 // settle handles a change in how paths lead to the given spaces: it finds the best ways of each, sends the requests
 // that waited for one, and ends those for which none can come, delayed ones too. Called with mu held; it unlocks it.
 func (s *Subsystem) settle(changed ...*space) {
-	type ready struct {
-		n  *space
-		rs []*host.Request
-	}
-	var send []ready
-	var fail []*host.Request
-	var why []error
+	var unlocked []func()
 	s.noteDark()
 	for _, n := range changed {
 		switch ways := n.rebuild(); {
 		case len(ways) > 0:
-			if rs := n.takeWaiting(); len(rs) > 0 {
-				send = append(send, ready{n, rs})
+			for _, r := range n.takeWaiting() {
+				unlocked = append(unlocked, func() { n.resend(r) })
 			}
 		case n.hopeless() && len(n.waiting)+len(n.delayed) > 0:
 			err := n.noPath()
 			for _, r := range append(n.takeWaiting(), n.takeDelayed()...) {
-				fail, why = append(fail, r), append(why, err)
+				unlocked = append(unlocked, func() {
+					s.counters.Failed.Add(1)
+					finish(r, err)
+				})
 			}
 		default:
 			n.watch()
 		}
 	}
-	if len(s.paths) > 0 && !slices.ContainsFunc(s.paths, func(p *path) bool { return p.state != GivenUp }) {
+	if !slices.ContainsFunc(s.paths, func(p *path) bool { return p.state != GivenUp }) {
 		var errs []error
 		for _, p := range s.paths {
 			errs = append(errs, p.err)
@@ -290,14 +287,8 @@ func (s *Subsystem) settle(changed ...*space) {
 		s.end(fmt.Errorf("%w to subsystem %s: %w", ErrNoPath, s.SubNQN(), errors.Join(errs...)))
 	}
 	s.mu.Unlock()
-	for _, r := range send {
-		for _, q := range r.rs {
-			r.n.resend(q)
-		}
-	}
-	for i, r := range fail {
-		s.counters.Failed.Add(1)
-		finish(r, why[i])
+	for _, f := range unlocked {
+		f()
 	}
 }
 
