@@ -121,12 +121,14 @@ func finish(r *host.Request, err error) {
 	r.Done(r)
 }
 
-// final reports whether connecting again can't help, because the target refuses the host with Do Not Retry. If it
-// refuses an I/O queue, or doesn't accept commands, the controller may just have ended during its set-up.
+// final reports whether connecting again can't help, because the target refuses the host with Do Not Retry, or the two
+// can't work together. If it refuses an I/O queue, or doesn't accept commands, the controller may just have ended during
+// its set-up.
 func final(err error) bool {
 	var status *nvme.StatusError
 	var connect *host.ConnectError
 	ioQueue := errors.As(err, &connect) && connect.QID != 0
 	return errors.As(err, &status) && status.Status.DNR() && !ioQueue && !errors.Is(err, nvme.StatusCommandSequence) ||
-		errors.Is(err, host.ErrAuthentication) || errors.Is(err, host.ErrConfig) || errors.Is(err, host.ErrController)
+		errors.Is(err, host.ErrAuthentication) || errors.Is(err, host.ErrSecureChannel) ||
+		errors.Is(err, host.ErrConfig) || errors.Is(err, host.ErrController)
 }

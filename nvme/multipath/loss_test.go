@@ -261,6 +261,7 @@ func TestFinal(t *testing.T) {
 		"ended before Identify":       {said(0, nvme.StatusCommandSequence|nvme.StatusDNR), false},
 		"refused":                     {syscall.ECONNREFUSED, false},
 		"wrong secret":                {&host.ConnectError{QID: 1, Err: host.ErrAuthentication}, true},
+		"TLS demanded":                {&host.ConnectError{Err: host.ErrSecureChannel}, true},
 		"no controller for this host": {&host.ConnectError{Err: host.ErrController}, true},
 		"nothing to connect by":       {&host.ConnectError{Err: host.ErrConfig}, true},
 	} {
