@@ -29,8 +29,8 @@ func sandboxedFile(t *testing.T) (path string, o blockdev.Options, inside bool) 
 	return path, o, true
 }
 
-// TestForbidden: if asynchronous I/O is forbidden, io_uring does direct I/O, and if that is forbidden too, workers do,
-// and the volume says why; if io_uring was asked for, the volume isn't opened.
+// TestForbidden: if asynchronous I/O is forbidden, or just to submit it, io_uring does direct I/O, and if that is
+// forbidden too, workers do, and the volume says why; if io_uring was asked for, the volume isn't opened.
 func TestForbidden(t *testing.T) {
 	path, o, inside := sandboxedFile(t)
 	if !inside {
@@ -42,6 +42,7 @@ func TestForbidden(t *testing.T) {
 		call       uint32
 		mode, ring string // how the volume is accessed, with and without io_uring
 	}{
+		{unix.SYS_IO_SUBMIT, "direct I/O, workers: asynchronous I/O: io_submit: ", "direct I/O, io_uring with "},
 		{unix.SYS_IO_SETUP, "direct I/O, workers: asynchronous I/O: ", "direct I/O, io_uring with "},
 		{unix.SYS_IO_URING_SETUP, "direct I/O, workers: asynchronous I/O: ", ""},
 	} {

@@ -23,11 +23,11 @@ func OpenContext(n, fd int) (*Context, error) {
 	_, _, errno := unix.Syscall(unix.SYS_IO_SETUP, uintptr(n+1), uintptr(unsafe.Pointer(&c.id)), 0)
 	switch errno {
 	case 0:
-		if _, errno = c.take(nil); errno != 0 { // else nobody would ever learn of finished requests
-			_, _, _ = unix.Syscall(unix.SYS_IO_DESTROY, c.id, 0, 0)
-			return nil, fmt.Errorf("asynchronous I/O: io_getevents: %w", errno)
-		}
 		standstill.Enter()
+		if err := c.try(); err != nil {
+			c.destroy()
+			return nil, err
+		}
 		return c, nil
 	case unix.ENOSYS:
 		return nil, fmt.Errorf("this kernel has no asynchronous I/O: %w", errno)
@@ -35,6 +35,17 @@ func OpenContext(n, fd int) (*Context, error) {
 		return nil, fmt.Errorf("asynchronous I/O: the system's requests are used up (sysctl fs.aio-max-nr): %w", errno)
 	}
 	return nil, fmt.Errorf("asynchronous I/O: io_setup: %w", errno)
+}
+
+// try makes the calls that a context is used by, for no requests: the system may allow to set one up and refuse these.
+func (c *Context) try() error {
+	if _, _, errno := unix.Syscall(unix.SYS_IO_SUBMIT, c.id, 0, 0); errno != 0 {
+		return fmt.Errorf("asynchronous I/O: io_submit: %w", errno)
+	}
+	if _, errno := c.take(nil); errno != 0 {
+		return fmt.Errorf("asynchronous I/O: io_getevents: %w", errno)
+	}
+	return nil
 }
 
 // Submit hands a request to the kernel. Whether it blocks is up to the file system: with RWF_NOWAIT the event says
