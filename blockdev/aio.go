@@ -41,7 +41,7 @@ type queueAIO struct {
 // kernelAIO is *aio.Context or *aio.Ring.
 type kernelAIO interface {
 	Submit(aio.Request) error
-	Wait([]aio.Event) (int, error)
+	Wait([]aio.Event) int
 	Ready() bool
 	Take([]aio.Event) int
 	Close()
@@ -81,8 +81,8 @@ func (q *queueAIO) run() {
 	events := make([]aio.Event, aioEvents)
 	for {
 		q.park()
-		n, err := q.k.Wait(events)
-		if err != nil {
+		n := q.k.Wait(events)
+		if n == 0 {
 			return
 		}
 		q.completeAll(&row, events[:n])

@@ -160,13 +160,13 @@ func (a *idleAIO) Submit(r aio.Request) error {
 	return nil
 }
 
-func (a *idleAIO) Wait(events []aio.Event) (int, error) {
+func (a *idleAIO) Wait(events []aio.Event) int {
 	<-a.goOn
 	if n := a.Take(events); n > 0 {
-		return n, nil
+		return n
 	}
 	<-a.end
-	return 0, aio.ErrClosed
+	return 0
 }
 
 func (a *idleAIO) Take(events []aio.Event) int {

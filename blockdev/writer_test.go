@@ -1,7 +1,6 @@
 package blockdev
 
 import (
-	"errors"
 	"os"
 	"runtime"
 	"sync"
@@ -221,12 +220,12 @@ func TestWriterApart(t *testing.T) {
 		t.Fatal(err)
 	}
 	var events [1]aio.Event
-	if n, err := ring.Wait(events[:]); n != 1 || err != nil {
-		t.Errorf("%d events, %v", n, err)
+	if n := ring.Wait(events[:]); n != 1 {
+		t.Errorf("%d events", n)
 	}
 	ring.Close()
-	if _, err := ring.Wait(events[:]); !errors.Is(err, aio.ErrClosed) {
-		t.Error(err)
+	if n := ring.Wait(events[:]); n != 0 {
+		t.Errorf("%d events of a closed ring", n)
 	}
 	runtime.KeepAlive(b)
 	if err := v.Close(); err != nil {

@@ -1,8 +1,9 @@
 package aio
 
 import (
-	"errors"
 	"unsafe"
+
+	"golang.org/x/sys/unix"
 )
 
 // Request is struct iocb.
@@ -53,5 +54,8 @@ var (
 // closing marks the last request.
 const closing = 1<<64 - 1
 
-// ErrClosed is what Wait returns after Close.
-var ErrClosed = errors.New("asynchronous I/O: closed")
+// cannotWait ends the program if the system no longer says which requests are finished, for which it has no reason.
+// Those under way can't be failed either: the kernel may still use their memory.
+func cannotWait(call string, errno unix.Errno) {
+	panic("asynchronous I/O: " + call + ": " + errno.Error() + ": requests under way would never be answered")
+}

@@ -12,8 +12,9 @@ import (
 
 // Context is a kernel's aio_context_t.
 type Context struct {
-	id uintptr
-	fd uint32 // that requests are for
+	id     uintptr
+	fd     uint32 // that requests are for
+	closed atomic.Bool
 }
 
 // OpenContext returns a context for n requests at a time to the file of fd. Errors say what the system lacks or
@@ -65,21 +66,23 @@ func (c *Context) Submit(r Request) error {
 	}
 }
 
-// Wait blocks until there are events, and takes them. After Close it returns ErrClosed, and must not be called again.
-func (c *Context) Wait(events []Event) (int, error) {
+// Wait blocks until there are events, and takes them. After Close it returns 0, and must not be called again.
+func (c *Context) Wait(events []Event) int {
 	for {
 		standstill.Blocks()
 		n, _, errno := unix.Syscall6(unix.SYS_IO_GETEVENTS, c.id, 1, uintptr(len(events)),
 			uintptr(unsafe.Pointer(unsafe.SliceData(events))), 0, 0)
 		switch {
 		case errno == unix.EINTR || errno == 0 && n == 0:
+		case errno != 0 && c.closed.Load():
+			return 0
 		case errno != 0:
-			return 0, fmt.Errorf("asynchronous I/O: io_getevents: %w", errno)
+			cannotWait("io_getevents", errno)
 		case events[0].Data == closing:
 			c.destroy()
-			return 0, ErrClosed
+			return 0
 		default:
-			return int(n), nil
+			return int(n)
 		}
 	}
 }
@@ -115,9 +118,10 @@ func (c *Context) take(events []Event) (int, unix.Errno) {
 var noTime unix.Timespec
 
 // Close makes Wait return, which ends the context. It must be called once, after the events of all submitted requests
-// have been taken. It doesn't end the context itself: the goroutine in Wait would continue with a number that may be
-// another context's by then.
+// have been taken. It leaves the end of the context to the goroutine in Wait, if possible: that might continue with a
+// number that is another context's by then.
 func (c *Context) Close() {
+	c.closed.Store(true)
 	if c.Submit(Request{Data: closing, Op: OpRead}) != nil { // of nothing, which completes at once
 		c.destroy() // nothing else would wake the goroutine in Wait
 	}

@@ -201,21 +201,21 @@ func (r *Ring) submit(e *entry) error {
 	}
 }
 
-// Wait blocks until there are events, and takes them. After Close it returns ErrClosed, and must not be called again.
-func (r *Ring) Wait(events []Event) (int, error) {
+// Wait blocks until there are events, and takes them. After Close it returns 0, and must not be called again.
+func (r *Ring) Wait(events []Event) int {
 	for {
 		if n := r.Take(events); n > 0 {
 			if events[0].Data == closing {
 				r.end()
-				return 0, ErrClosed
+				return 0
 			}
-			return n, nil
+			return n
 		}
 		standstill.Blocks()
 		switch _, errno := r.enter(0, 1); errno {
 		case 0, unix.EINTR, unix.EAGAIN, unix.EBUSY:
 		default:
-			return 0, fmt.Errorf("io_uring_enter: %w", errno)
+			cannotWait("io_uring_enter", errno)
 		}
 	}
 }
