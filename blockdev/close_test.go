@@ -48,6 +48,17 @@ func TestCloseSyncs(t *testing.T) {
 	}
 }
 
+// TestCloseGone: if what is written can't be made durable since the device was removed, Close says so, though the system
+// says EIO.
+func TestCloseGone(t *testing.T) {
+	v := openInternal(t, IOBuffered)
+	v.below = Below(filepath.Join(t.TempDir(), "removed"))
+	v.store = &syncCounter{storage: v.store, err: unix.EIO}
+	if err := v.Close(); !errors.Is(err, ErrGone) || !errors.Is(err, unix.EIO) {
+		t.Error(err)
+	}
+}
+
 // TestCloseOwed: if a sync for a write with FUA failed, which the system reports once, Close reports that other writes
 // may be lost, unless a flush has reported it.
 func TestCloseOwed(t *testing.T) {

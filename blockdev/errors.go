@@ -3,6 +3,7 @@ package blockdev
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 )
 
 // Kinds of failure. Errors of this package wrap exactly one of them.
@@ -51,4 +52,27 @@ func (e *OpError) Unwrap() []error {
 // OpenError returns the error of an open of the given kind, caused by err.
 func OpenError(path string, kind, err error) error {
 	return &OpError{Op: "open", Path: path, Offset: -1, Kind: kind, Err: err}
+}
+
+// Fail returns the error of a request to the volume; offset is -1 if there is none.
+func (i *Info) Fail(op Op, offset int64, kind, cause error) error {
+	if op == OpFlush {
+		offset = -1
+	}
+	return &OpError{Op: op.String(), Path: i.Name(), Offset: offset, Kind: kind, Err: cause}
+}
+
+// Gone returns the error of a request to a closed volume.
+func (i *Info) Gone(op Op, offset int64) error {
+	return i.Fail(op, offset, ErrGone, fs.ErrClosed)
+}
+
+// Failed returns the error of an operation that isn't a request.
+func (i *Info) Failed(op string, kind, cause error) error {
+	return &OpError{Op: op, Path: i.Name(), Offset: -1, Kind: kind, Err: cause}
+}
+
+// Closed returns the error of an operation that isn't a request, on a closed volume.
+func (i *Info) Closed(op string) error {
+	return i.Failed(op, ErrGone, fs.ErrClosed)
 }

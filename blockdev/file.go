@@ -273,16 +273,16 @@ func (v *file) refresh() error {
 	defer v.resizeMu.Unlock()
 	size, err := deviceSize(v.locked)
 	if err != nil {
-		return v.info.Failed("refresh", err)
+		return v.info.Failed("refresh", v.below.KindOf(err), err)
 	}
 	whole := size - size%int64(v.info.BlockSize)
 	if v.size.Swap(whole) != whole {
 		v.watchers.Tell(whole)
 	}
 	if err = CheckSize(size, v.info.BlockSize); err != nil {
-		err = &OpError{Op: "refresh", Path: v.info.Path, Offset: -1, Kind: ErrInvalid, Err: err}
+		err = v.info.Failed("refresh", ErrInvalid, err)
 	}
-	return CheckName(v.locked, v.info.Path, err)
+	return CheckName(v.locked, &v.info, err)
 }
 
 func (v *file) Close() error {
@@ -304,7 +304,7 @@ func (v *file) Close() error {
 		err = errors.Join(err, v.closeFiles())
 	})
 	if err != nil {
-		return v.info.Failed("close", err)
+		return v.info.Failed("close", v.below.KindOf(err), err)
 	}
 	return nil
 }

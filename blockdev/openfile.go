@@ -167,11 +167,11 @@ func deviceSize(f *os.File) (size int64, err error) {
 	return size, err
 }
 
-// CheckName returns an error if f, the file of the volume at path, has no name any more: it was removed, or another file
-// was given its name. Hosts don't notice, until the volume is opened again. A device is there without its node. If
-// something else is wrong with the volume, other, the error says both.
-func CheckName(f *os.File, path string, other error) error {
-	err := checkName(f, path)
+// CheckName returns an error if f, the file of the volume that info describes, has no name any more: it was removed, or
+// another file was given its name. Hosts don't notice, until the volume is opened again. A device is there without its
+// node. If something else is wrong with the volume, other, the error says both.
+func CheckName(f *os.File, info *Info, other error) error {
+	err := checkName(f, info)
 	switch {
 	case other == nil:
 		return err
@@ -181,13 +181,13 @@ func CheckName(f *os.File, path string, other error) error {
 	return fmt.Errorf("%w; %w", other, err)
 }
 
-func checkName(f *os.File, path string) error {
+func checkName(f *os.File, info *Info) error {
 	var st unix.Stat_t
 	if err := retry(func() error { return unix.Fstat(int(f.Fd()), &st) }); err != nil {
-		return &OpError{Op: "refresh", Path: path, Offset: -1, Kind: KindOf(err), Err: err}
+		return info.Failed("refresh", KindOf(err), err)
 	}
-	if st.Nlink == 0 && st.Mode&unix.S_IFMT == unix.S_IFREG && !leadsTo(path, f) {
-		return &OpError{Op: "refresh", Path: path, Offset: -1, Kind: ErrInvalid, Err: errNoName}
+	if st.Nlink == 0 && st.Mode&unix.S_IFMT == unix.S_IFREG && !leadsTo(info.Path, f) {
+		return info.Failed("refresh", ErrInvalid, errNoName)
 	}
 	return nil
 }

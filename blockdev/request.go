@@ -3,7 +3,6 @@ package blockdev
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 )
 
 // Errors that Check reports as the cause below ErrInvalid and ErrRange.
@@ -73,37 +72,6 @@ func CheckRange(info *Info, size int64, op Op, offset, length int64) error {
 		return info.Fail(op, offset, ErrRange, fmt.Errorf("%d bytes asked, the volume has %d", length, size))
 	}
 	return nil
-}
-
-// Fail returns the error of an operation on the volume; offset is -1 if there is none.
-func (i *Info) Fail(op Op, offset int64, kind, cause error) error {
-	if op == OpFlush {
-		offset = -1
-	}
-	return &OpError{Op: op.String(), Path: i.Name(), Offset: offset, Kind: kind, Err: cause}
-}
-
-// Name returns the path of the volume or, if it has none, its kind.
-func (i *Info) Name() string {
-	if i.Path != "" {
-		return i.Path
-	}
-	return i.Kind
-}
-
-// Gone returns the error of an operation on a closed volume.
-func (i *Info) Gone(op Op, offset int64) error {
-	return i.Fail(op, offset, ErrGone, fs.ErrClosed)
-}
-
-// Closed returns the error of an operation that isn't a request, on a closed volume.
-func (i *Info) Closed(op string) error {
-	return &OpError{Op: op, Path: i.Name(), Offset: -1, Kind: ErrGone, Err: fs.ErrClosed}
-}
-
-// Failed returns the error of an operation that isn't a request, caused by the system error err.
-func (i *Info) Failed(op string, err error) error {
-	return &OpError{Op: op, Path: i.Name(), Offset: -1, Kind: KindOf(err), Err: err}
 }
 
 // TakeLoan takes the loan out of a request that will not use it, or has stopped using it.

@@ -39,6 +39,14 @@ type Info struct {
 	LoanUnit int
 }
 
+// Name returns the path of the volume or, if it has none, its kind.
+func (i *Info) Name() string {
+	if i.Path != "" {
+		return i.Path
+	}
+	return i.Kind
+}
+
 // Op is what a request does. Every volume takes all of them; one that can't discard ignores OpDiscard.
 type Op uint8
 

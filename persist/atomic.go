@@ -332,7 +332,7 @@ func (v *atomicVolume) Close() error {
 		err = errors.Join(err, v.unmapOwn(), v.m.close())
 	})
 	if err != nil {
-		return v.info.Failed("close", err)
+		return v.info.Failed("close", v.m.below.KindOf(err), err)
 	}
 	return nil
 }

@@ -30,7 +30,7 @@ func (v *atomicVolume) refresh() error {
 	defer v.growing.Unlock()
 	grown, err := v.grow()
 	if err != nil {
-		err = v.info.Failed("grow", err)
+		err = v.info.Failed("grow", v.m.below.KindOf(err), err)
 	}
 	if grown {
 		v.watchers.Tell(v.size.Load())
@@ -41,17 +41,17 @@ func (v *atomicVolume) refresh() error {
 	if err == nil {
 		err = v.checkEnd()
 	}
-	return blockdev.CheckName(v.m.file, v.info.Path, err)
+	return blockdev.CheckName(v.m.file, &v.info, err)
 }
 
 // checkEnd returns an error if the file was cut: what is left can be used until the volume is closed.
 func (v *atomicVolume) checkEnd() error {
 	size, err := v.m.fileSize()
 	if err != nil {
-		return v.info.Failed("refresh", err)
+		return v.info.Failed("refresh", v.m.below.KindOf(err), err)
 	}
 	if err := v.super.check(uint64(size)); err != nil {
-		return &blockdev.OpError{Op: "refresh", Path: v.info.Path, Offset: -1, Kind: blockdev.ErrInvalid, Err: err}
+		return v.info.Failed("refresh", blockdev.ErrInvalid, err)
 	}
 	return nil
 }

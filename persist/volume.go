@@ -262,7 +262,7 @@ func (v *volume) Close() error {
 		err = errors.Join(err, v.m.close())
 	})
 	if err != nil {
-		return v.info.Failed("close", err)
+		return v.info.Failed("close", v.m.below.KindOf(err), err)
 	}
 	return nil
 }
