@@ -405,7 +405,7 @@ func TestGrownOften(t *testing.T) {
 		lengthen(t, path, n*mib)
 		err = v.Refresh()
 	}
-	if !errors.Is(err, errGrownOften) || len(v.super.extents) != maxExtents {
+	if !errors.Is(err, errGrownOften) || !errors.Is(err, blockdev.ErrCapacity) || len(v.super.extents) != maxExtents {
 		t.Fatalf("%d extents, %v", len(v.super.extents), err)
 	}
 	size := v.Info().Size

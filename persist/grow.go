@@ -29,7 +29,10 @@ func (v *atomicVolume) refresh() error {
 	v.growing.Lock()
 	defer v.growing.Unlock()
 	grown, err := v.grow()
-	if err != nil {
+	switch {
+	case errors.Is(err, errGrownOften):
+		err = v.info.Failed("grow", blockdev.ErrCapacity, err)
+	case err != nil:
 		err = v.info.Failed("grow", v.m.below.KindOf(err), err)
 	}
 	if grown {
