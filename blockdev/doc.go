@@ -27,4 +27,29 @@
 //
 // Every failure is an [OpError] that wraps one of the kinds in errors.go and, if there is one, the error of the
 // operating system.
+//
+// # Where to change what
+//
+//	what a volume, a request and their memory are          volume.go, lend.go, row.go
+//	options, errors, the errors of the system              options.go, errors.go, errno.go
+//	volumes as users name them, sizes as they write them   open.go, size.go
+//	checks of requests, and copies of their data           request.go
+//	what several kinds share: users, workers, flushes      lifetime.go, pool.go, flushgroup.go
+//	    queues of requests, and who is told of a new size  requestqueue.go, watchers.go
+//	    readers and writers of a mapping                   guard.go
+//	file: a request from Submit to its end                 file.go
+//	    opening and creating it, its locks, its name       openfile.go, lock.go, loop.go
+//	    many in a directory                                directory.go
+//	    the device below                                   device.go
+//	    direct I/O, or through the page cache              path.go, direct.go
+//	    asynchronous I/O                                   aio.go, aiowrites.go
+//	    writes through the page cache                      writer.go
+//	    the calls that workers make, and reads at once     fileio.go, filezero.go, storage.go, vector.go
+//	    flushes, FUA, and failed write-backs               commit.go, dsyncs.go
+//	    blocks that are read and written as a whole        rangelock.go
+//	    what each processor has of its own                 lane.go
+//	    writes that were received before a standstill      sentry.go
+//	mem, and how large it may be                           mem.go, memorylimit.go
+//	    its loans, and stripes that move                   memlend.go, places.go, guardplaces.go
+//	null                                                   null.go
 package blockdev

@@ -30,4 +30,21 @@
 //
 // As for every [blockdev.Volume]. Requests run in the caller's goroutine, except for msync, discard and large ranges,
 // which run on a few goroutines that end when idle.
+//
+// # Where to change what
+//
+//	the specification, and opening in place                open.go
+//	in place: the requests                                 volume.go
+//	out of place: the volume, and a request's way          atomic.go
+//	    opening, creating, and growing it                  atomic_open.go, create.go, grow.go
+//	    the format, and its superblocks                    format.go, super.go
+//	    an extent, and runs of its blocks                  extent.go
+//	    reads, writes, and changes of the map              atomic_io.go
+//	    views and loans                                    atomic_memory.go, pieces.go, pins.go
+//	    free blocks, and writes that wait for some         atomic_space.go, freeset.go, bitset.go
+//	    the working map, and carrying it over              checkpoint.go, session.go
+//	    opening after a crash; check, and repair           recover.go, check.go
+//	the mapping, and faults of its memory                  mapping.go, fault.go
+//	cache lines                                            lines.go, lines_amd64.go, lines_arm64.go,
+//	                                                       lines_other.go
 package persist

@@ -182,7 +182,7 @@ func allTests(t *testing.T) map[string]bool {
 // others.
 func TestDocumentedFiles(t *testing.T) {
 	name := regexp.MustCompile(`\b[a-z_0-9]+\.go\b`)
-	for _, room := range []string{"nvme/target", "fabric/rdma/roce", "cmd/nvmeinit"} {
+	for _, room := range []string{"nvme/target", "fabric/rdma/roce", "cmd/nvmeinit", "blockdev", "persist"} {
 		doc := string(readFile(t, "../"+room+"/doc.go"))
 		_, table, found := strings.Cut(doc, "# Where to change what")
 		if !found {
