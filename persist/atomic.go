@@ -218,7 +218,7 @@ func (v *atomicVolume) check(r *blockdev.Request) error {
 		return err
 	}
 	if failed := v.failed.Load(); failed != nil && r.Op != blockdev.OpRead {
-		return v.info.Fail(r.Op, r.Offset, v.m.below.KindOf(*failed), *failed)
+		return v.opError(r, *failed)
 	}
 	return nil
 }

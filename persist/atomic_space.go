@@ -219,7 +219,6 @@ func (v *atomicVolume) failWaiting() {
 		}
 		r, _ := v.waiting.pop()
 		v.mu.Unlock()
-		failed := *v.failed.Load()
-		v.end(r, v.info.Fail(r.Op, r.Offset, v.m.below.KindOf(failed), failed))
+		v.finish(r, *v.failed.Load())
 	}
 }
