@@ -35,3 +35,12 @@ func KindOf(err error) error {
 	}
 	return ErrMedium
 }
+
+// retry calls fn until it isn't interrupted by a signal.
+func retry(fn func() error) error {
+	for {
+		if err := fn(); !errors.Is(err, unix.EINTR) {
+			return err
+		}
+	}
+}

@@ -140,12 +140,3 @@ func findHolder(locks io.Reader, inode string) (pid string) {
 	}
 	return ""
 }
-
-// retry calls fn until it isn't interrupted by a signal.
-func retry(fn func() error) error {
-	for {
-		if err := fn(); !errors.Is(err, unix.EINTR) {
-			return err
-		}
-	}
-}

@@ -82,7 +82,7 @@ type Request struct {
 	Err      error // nil, or an error that wraps one of the kinds in errors.go
 	Row      *Row  // for Complete: others may complete right after it; nil if that isn't known
 
-	// Private is for the volume while it has the request (a free list, a ring index).
+	// Private is for the volume while it has the request.
 	Private any
 
 	lane   *lane    // file: the lane that counts it
