@@ -87,7 +87,7 @@ type Request struct {
 
 	lane   *lane    // file: the lane that counts it
 	done   int64    // Guard, file: bytes applied
-	mark   uint32   // file: number of failed syncs when it was submitted
+	mark   uint32   // file: commits.failures, or for a flush commits.epoch, when it was submitted
 	locked bool     // file: it has its range (see rangeLock)
 	next   *Request // the queue that the request waits in
 }
