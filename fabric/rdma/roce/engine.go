@@ -132,9 +132,6 @@ func (d *Device) catchUp(got []udp.Received, now time.Duration) {
 	d.mu.Lock()
 }
 
-// unbounded makes transmit continue until nothing is ready, which peers may prevent forever.
-const unbounded = -1
-
 // roundsOfOthers is the maximum number of batches that a goroutine other than the engine sends: it has something else
 // to do, perhaps for others.
 const roundsOfOthers = 8
@@ -240,14 +237,6 @@ func (d *Device) hasCalls() bool {
 // went wrong comes before the event that says that something did. The device's lock is held, but not during the calls.
 func (d *Device) dispatch() {
 	d.dispatchMADs()
-	d.dispatchCalls()
-}
-
-// callsAtOnce is how many handlers of completion queues and events are called before the results are sent: if there are
-// many, the peer works on one part while the next is handled.
-const callsAtOnce = 32
-
-func (d *Device) dispatchCalls() {
 	n := min(len(d.calls), callsAtOnce)
 	for i := range n {
 		if c := d.calls[i]; c.cq != nil {
@@ -258,6 +247,10 @@ func (d *Device) dispatchCalls() {
 	}
 	d.calls = slices.Delete(d.calls, 0, n) // others have only added entries meanwhile
 }
+
+// callsAtOnce is how many handlers of completion queues and events are called before the results are sent: if there are
+// many, the peer works on one part while the next is handled.
+const callsAtOnce = 32
 
 func (d *Device) callCQ(c *cq) {
 	c.fired = false
@@ -290,7 +283,5 @@ func (d *Device) broken(err error) {
 			q.toError(verbs.WCFatalErr, verbs.EventQPFatal)
 		}
 	}
-	if d.takeTurn() {
-		d.finishTurn(unbounded)
-	}
+	d.turnOutside()
 }

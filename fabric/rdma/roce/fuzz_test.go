@@ -2,6 +2,7 @@ package roce
 
 import (
 	"iter"
+	"math"
 	"net/netip"
 	"testing"
 	"testing/synctest"
@@ -124,7 +125,7 @@ func (w *fuzzWorld) feed(data []byte) {
 		d.mu.Lock()
 		d.take(w.packet, addrA, control&0x80 != 0, w.now)
 		if control&0x40 == 0 {
-			d.transmit(unbounded)
+			d.transmit(math.MaxInt)
 		}
 		w.now += time.Duration(control&0x30) * time.Millisecond
 		q.q.onTimer(w.now)
@@ -146,7 +147,7 @@ func (w *fuzzWorld) feedHonest() {
 	w.packet = w.honest.Append(w.packet[:0], wire.Flow{}, 0)
 	w.d.mu.Lock()
 	w.d.take(w.packet, w.by.peer, false, w.now)
-	w.d.transmit(unbounded)
+	w.d.transmit(math.MaxInt)
 	w.d.mu.Unlock()
 	w.honest.PSN = w.honest.PSN.Next()
 	if b := w.by; b.check() != 1 || b.buf[fuzzGuard] != w.honest.Payload[0] {

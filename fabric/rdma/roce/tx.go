@@ -133,15 +133,15 @@ func (q *qp) emit(t *txBatch, part batchPart, now time.Duration) {
 	}
 }
 
-// transmit sends what is ready, at most rounds batches of it, or without bound if rounds is negative. The device's lock
-// is held; it is given up during the system call. If another goroutine is sending, transmit returns: that one goes on,
-// or makes sure that somebody does. If there are handlers to call then, transmit has them called.
+// transmit sends what is ready, at most rounds batches of it. The device's lock is held; it is given up during the
+// system call. If another goroutine is sending, transmit returns: that one goes on, or makes sure that somebody does. If
+// there are handlers to call then, transmit has them called.
 func (d *Device) transmit(rounds int) {
 	if d.sending {
 		return
 	}
 	d.sending = true
-	for ; rounds != 0; rounds-- {
+	for range rounds {
 		if d.build(d.now()) {
 			d.sendLock.Lock()
 			d.mu.Unlock()
