@@ -54,7 +54,9 @@ func TestEventsInTurn(t *testing.T) {
 		check(t, err)
 		p.a.busyCQ(last, func(round int) {
 			if now = round; now == fails {
-				check(t, q.Modify(verbs.QPAttr{State: verbs.Err}))
+				p.a.dev.mu.Lock()
+				q.(*qp).toError(verbs.WCSuccess, verbs.EventQPFatal)
+				p.a.dev.mu.Unlock()
 			}
 		})
 		time.Sleep(time.Millisecond) // handlers are called by the timer, a few at a time

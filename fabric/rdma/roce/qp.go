@@ -203,7 +203,6 @@ func (q *qp) toError(status verbs.WCStatus, event verbs.AsyncEventType) {
 	if event != 0 {
 		q.raise(event)
 	}
-	q.raise(verbs.EventQPLastWQE)
 }
 
 // letGo gives back the window space that the requester holds, and stops its timers.

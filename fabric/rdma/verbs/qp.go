@@ -90,10 +90,9 @@ type AsyncEventType uint8
 
 // Events of a QP.
 const (
-	EventQPFatal   AsyncEventType = iota + 1 // the QP moved to ERR by itself
-	EventCommEst                             // the peer's first packet arrived, in RTR or RTS
-	EventQPAccess                            // a remote access or request error moved it to ERR
-	EventQPLastWQE                           // all outstanding work was flushed
+	EventQPFatal  AsyncEventType = iota + 1 // the QP moved to ERR by itself
+	EventCommEst                            // the peer's first packet arrived, in RTR or RTS
+	EventQPAccess                           // a remote access or request error moved it to ERR
 )
 
 // AsyncEvent is an event on a QP.
