@@ -39,7 +39,7 @@ type conn struct {
 	poll     time.Duration // the longest to poll before sleeping; 0 never polls
 	poller   busypoll.Poller
 	waited   time.Time // when the last Recv returned
-	tx       [senders]sender
+	tx       sender
 
 	attendant *duty.Attendant // stands for the caller of Recv; may be nil
 	near      *neighbors      // nil where memory isn't shared

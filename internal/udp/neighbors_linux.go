@@ -145,7 +145,8 @@ func (c *conn) wake(link *neighbor.Link) {
 		return
 	}
 	defer c.leave()
-	s := c.acquireSender()
+	s := &c.tx
+	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.waited = 0
 	_ = s.ring(c, link) // a neighbor that isn't woken now finds the train when it wakes

@@ -10,7 +10,6 @@ import (
 )
 
 const (
-	senders   = 4    // goroutines that can send at once without waiting for each other
 	sendBatch = 32   // messages per sendmmsg
 	sendParts = 2048 // pieces per sendmmsg; enough for at least the longest train
 	// sendPatience is how long one Send waits in total for a full interface before it drops
@@ -22,7 +21,7 @@ const (
 // IP_TOS or IPV6_TCLASS (int), 24 bytes each.
 const sendControlWords = 6
 
-// sender is the memory that sendmmsg reads.
+// sender is the memory that sendmmsg reads. One is enough: an RNIC sends one batch at a time.
 type sender struct {
 	mu      sync.Mutex
 	hdrs    [sendBatch]mmsghdr
@@ -33,7 +32,7 @@ type sender struct {
 	parts   int
 	waited  time.Duration
 	bell    [1]Train
-	_       [64]byte // keeps the next sender out of this one's cache line
+	_       [64]byte // keeps what the receiver reads out of this cache line
 }
 
 func (c *conn) Send(trains []Train) (int, error) {
@@ -41,7 +40,8 @@ func (c *conn) Send(trains []Train) (int, error) {
 		return 0, ErrClosed
 	}
 	defer c.leave()
-	s := c.acquireSender()
+	s := &c.tx
+	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.waited = 0
 	if c.near != nil {
@@ -64,17 +64,6 @@ func (s *sender) send(c *conn, trains []Train) (int, error) {
 		}
 	}
 	return len(trains), nil
-}
-
-// acquireSender locks a free sender, or waits for the first one.
-func (c *conn) acquireSender() *sender {
-	for i := range c.tx {
-		if c.tx[i].mu.TryLock() {
-			return &c.tx[i]
-		}
-	}
-	c.tx[0].mu.Lock()
-	return &c.tx[0]
 }
 
 // fill lays out as many trains as there is room for. An error concerns the train that follows
