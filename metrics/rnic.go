@@ -106,10 +106,9 @@ func collectRNIC(ch chan<- prometheus.Metric, name string, nic *softrnic.RNIC) {
 	for i, n := range nic.Device().Counters() {
 		send(ch, rnicCounters[i], n, name)
 	}
-	if c, ok := nic.SocketStats(); ok {
-		for _, r := range socketRows {
-			send(ch, r.metric, r.read(c), name)
-		}
+	stats := nic.SocketStats()
+	for _, r := range socketRows {
+		send(ch, r.metric, r.read(stats), name)
 	}
 	if f := nic.Faults(); f != nil {
 		collectFaults(ch, name, f.Faults())

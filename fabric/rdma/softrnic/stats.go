@@ -19,17 +19,13 @@ type SocketStats struct {
 	TxDrops       uint64 // datagrams that the system refused, or for which shared memory had no room
 }
 
-// SocketStats reads the counters of the RNIC's UDP socket; ok is false if it keeps none.
-func (n *RNIC) SocketStats() (s SocketStats, ok bool) {
-	counted, ok := n.socket.(udp.Counted)
-	if !ok {
-		return s, false
-	}
-	c := counted.Counters()
+// SocketStats reads the counters of the RNIC's UDP socket.
+func (n *RNIC) SocketStats() SocketStats {
+	c := n.socket.(udp.Counted).Counters()
 	return SocketStats{
 		RxDatagrams: c.RxDatagrams.Load(), RxBytes: c.RxBytes.Load(), RxSyscalls: c.RxSyscalls.Load(), RxEmpty: c.RxEmpty.Load(),
 		RxShared: c.RxShared.Load(), RxKernelDrops: c.RxKernelDrops.Load(), RxTruncated: c.RxTruncated.Load(),
 		TxDatagrams: c.TxDatagrams.Load(), TxBytes: c.TxBytes.Load(), TxSyscalls: c.TxSyscalls.Load(),
 		TxShared: c.TxShared.Load(), TxWaits: c.TxWaits.Load(), TxDrops: c.TxDrops.Load(),
-	}, true
+	}
 }
