@@ -20,8 +20,7 @@ type Device interface {
 
 	// SendMAD sends the 256 bytes of mad (mad.Size) to dst. It copies mad before it returns, does not wait for the
 	// network, and may be called from any goroutine, and inside the handler. An error says that dst can't be reached or
-	// that the device is closed, except for verbs.ErrNoMemory: a full queue counts as loss, which the timers of this
-	// package recover.
+	// that the device is closed. A full queue is none: it counts as loss, which the timers of this package recover.
 	SendMAD(dst netip.Addr, mad []byte) error
 
 	// HandleMADs makes handler the receiver of arriving MADs; nil removes it, after which no call begins. The handler

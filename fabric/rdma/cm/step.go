@@ -1,7 +1,6 @@
 package cm
 
 import (
-	"errors"
 	"net/netip"
 
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/cm/mad"
@@ -90,7 +89,7 @@ func (m *Manager) finish(r *record, out []packet) {
 	m.mu.Unlock()
 	for i := range out {
 		err := m.sendPacket(&out[i])
-		if out[i].attr == mad.AttrREQ && err != nil && !errors.Is(err, verbs.ErrNoMemory) {
+		if out[i].attr == mad.AttrREQ && err != nil {
 			m.mu.Lock()
 			m.finish(r, m.apply(r, func(fx *effects) { r.unsent(err, fx) }))
 		}
