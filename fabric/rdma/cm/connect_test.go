@@ -3,6 +3,7 @@ package cm
 import (
 	"bytes"
 	"errors"
+	"net"
 	"net/netip"
 	"slices"
 	"strings"
@@ -160,8 +161,11 @@ func TestConnectTimeout(t *testing.T) {
 			t.Errorf("gave up after %v, want 73.728 s", d)
 		}
 		var op *OpError
-		if !errors.Is(ev.Err, ErrTimeout) || !errors.As(ev.Err, &op) || !op.Timeout() || op.Peer.Addr() != nobody {
+		if !errors.Is(ev.Err, ErrTimeout) || !errors.As(ev.Err, &op) || op.Peer.Addr() != nobody {
 			t.Errorf("error %v", ev.Err)
+		}
+		if timeout := net.Error(nil); !errors.As(ev.Err, &timeout) || !timeout.Timeout() {
+			t.Errorf("%v isn't a timeout", ev.Err)
 		}
 		if got := ev.Err.Error(); !strings.Contains(got, "connect to 127.0.0.99:4420: no answer to 20 tries") {
 			t.Errorf("error text %q", got)

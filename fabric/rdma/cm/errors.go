@@ -3,6 +3,7 @@ package cm
 import (
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 )
 
@@ -36,5 +37,10 @@ func (e *OpError) Error() string {
 // Unwrap returns the cause.
 func (e *OpError) Unwrap() error { return e.Err }
 
-// Timeout reports whether the peer did not answer (net.Error).
+var _ net.Error = (*OpError)(nil)
+
+// Timeout reports whether the peer did not answer.
 func (e *OpError) Timeout() bool { return errors.Is(e.Err, ErrTimeout) }
+
+// Temporary is what else net.Error demands.
+func (e *OpError) Temporary() bool { return e.Timeout() }
