@@ -60,8 +60,8 @@ type Conn interface {
 	TryRecv(rx []Received) (int, error)
 	// Send hands trains to the kernel in order and returns how many were taken. Several goroutines may call it. A
 	// datagram that the kernel drops is not an error: it counts as taken, and is counted in Counters. The errors are
-	// ErrClosed, ErrSegmentation (see the package documentation) and ErrTrain; the index returned is that of the train
-	// concerned.
+	// ErrClosed, ErrSegmentation (see the package documentation), ErrTrain, and EFAULT if memory of a train can't be
+	// read; the index returned is that of the train concerned.
 	Send(trains []Train) (int, error)
 	Close() error
 }

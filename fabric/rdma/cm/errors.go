@@ -22,7 +22,7 @@ var (
 
 // OpError is a failed operation of a connection: what was being done, with which peer, and why it failed.
 type OpError struct {
-	Op   string         // "resolve address", "listen", "connect", "accept", …
+	Op   string         // "resolve address", "listen on", "connect to", "accept", …
 	Peer netip.AddrPort // for a listener its own address; zero if none is known yet
 	Err  error
 }

@@ -27,7 +27,7 @@ func (d *Device) fail(op string, err error) error {
 }
 
 func (d *Device) failf(op string, kind error, format string, args ...any) error {
-	return d.fail(op, invalidf(kind, format, args...))
+	return d.fail(op, errorf(kind, format, args...))
 }
 
 func (q *qp) failOp(op string, err error) error {
@@ -35,10 +35,10 @@ func (q *qp) failOp(op string, err error) error {
 }
 
 func (q *qp) failf(op string, kind error, format string, args ...any) error {
-	return q.failOp(op, invalidf(kind, format, args...))
+	return q.failOp(op, errorf(kind, format, args...))
 }
 
-// invalidf returns an error of the given kind with details.
-func invalidf(kind error, format string, args ...any) error {
+// errorf returns an error of the given kind with details.
+func errorf(kind error, format string, args ...any) error {
 	return fmt.Errorf("%w: %s", kind, fmt.Sprintf(format, args...))
 }

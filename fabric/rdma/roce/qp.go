@@ -314,13 +314,13 @@ func newQP(p *pd, init verbs.QPInitAttr) (*qp, error) {
 	q := &qp{d: p.d, pd: p, init: init}
 	var ok bool
 	if init.Type != verbs.RC {
-		return nil, invalidf(verbs.ErrUnsupported, "type %d: only reliable connections are offered", init.Type)
+		return nil, errorf(verbs.ErrUnsupported, "type %d: only reliable connections are offered", init.Type)
 	}
 	if q.sendCQ, ok = init.SendCQ.(*cq); !ok || q.sendCQ.d != p.d {
-		return nil, invalidf(verbs.ErrInvalid, "SendCQ is not of this device")
+		return nil, errorf(verbs.ErrInvalid, "SendCQ is not of this device")
 	}
 	if q.recvCQ, ok = init.RecvCQ.(*cq); !ok || q.recvCQ.d != p.d {
-		return nil, invalidf(verbs.ErrInvalid, "RecvCQ is not of this device")
+		return nil, errorf(verbs.ErrInvalid, "RecvCQ is not of this device")
 	}
 	for _, l := range []struct {
 		name        string
@@ -332,7 +332,7 @@ func newQP(p *pd, init verbs.QPInitAttr) (*qp, error) {
 		{"MaxRecvSGE", init.MaxRecvSGE, maxSGE},
 	} {
 		if l.value < 0 || l.value > l.most {
-			return nil, invalidf(verbs.ErrInvalid, "%s %d: want 0 to %d", l.name, l.value, l.most)
+			return nil, errorf(verbs.ErrInvalid, "%s %d: want 0 to %d", l.name, l.value, l.most)
 		}
 	}
 	q.sq.ring = newRing[sendWQE](init.MaxSendWR, init.MaxSendSGE)
