@@ -60,42 +60,41 @@ func tryCalls(fd int) error {
 }
 
 type option struct {
-	name         string
-	level, opt   int
-	value        int
-	requirements string // what is missing if it fails
+	name       string // for the error; with the version of Linux that it needs, if Go does with less
+	level, opt int
+	value      int
 }
 
 func (c *conn) setOptions(v4 bool) error {
 	// Packets never fragment, and are as long as the interface allows, whatever ICMP says of the path: anybody can forge
 	// that for UDP, and no packet of a connection, whose length is fixed, would leave any more.
 	opts := []option{
-		{"IP_MTU_DISCOVER", unix.IPPROTO_IP, unix.IP_MTU_DISCOVER, unix.IP_PMTUDISC_PROBE, "Linux 2.6.22"},
-		{"IP_RECVTOS", unix.IPPROTO_IP, unix.IP_RECVTOS, 1, "Linux 2.2"},
-		{"IP_TOS", unix.IPPROTO_IP, unix.IP_TOS, int(c.cfg.TrafficClass), "Linux 2.2"},
+		{"IP_MTU_DISCOVER", unix.IPPROTO_IP, unix.IP_MTU_DISCOVER, unix.IP_PMTUDISC_PROBE},
+		{"IP_RECVTOS", unix.IPPROTO_IP, unix.IP_RECVTOS, 1},
+		{"IP_TOS", unix.IPPROTO_IP, unix.IP_TOS, int(c.cfg.TrafficClass)},
 	}
 	if !v4 {
 		opts = []option{
-			{"IPV6_V6ONLY", unix.IPPROTO_IPV6, unix.IPV6_V6ONLY, 1, "Linux 2.4"},
-			{"IPV6_MTU_DISCOVER", unix.IPPROTO_IPV6, unix.IPV6_MTU_DISCOVER, unix.IPV6_PMTUDISC_PROBE, "Linux 2.6.22"},
-			{"IPV6_DONTFRAG", unix.IPPROTO_IPV6, unix.IPV6_DONTFRAG, 1, "Linux 2.6.35"},
-			{"IPV6_RECVTCLASS", unix.IPPROTO_IPV6, unix.IPV6_RECVTCLASS, 1, "Linux 2.6.14"},
-			{"IPV6_TCLASS", unix.IPPROTO_IPV6, unix.IPV6_TCLASS, int(c.cfg.TrafficClass), "Linux 2.6.14"},
+			{"IPV6_V6ONLY", unix.IPPROTO_IPV6, unix.IPV6_V6ONLY, 1},
+			{"IPV6_MTU_DISCOVER", unix.IPPROTO_IPV6, unix.IPV6_MTU_DISCOVER, unix.IPV6_PMTUDISC_PROBE},
+			{"IPV6_DONTFRAG", unix.IPPROTO_IPV6, unix.IPV6_DONTFRAG, 1},
+			{"IPV6_RECVTCLASS", unix.IPPROTO_IPV6, unix.IPV6_RECVTCLASS, 1},
+			{"IPV6_TCLASS", unix.IPPROTO_IPV6, unix.IPV6_TCLASS, int(c.cfg.TrafficClass)},
 			// rdma_rxe and many network cards send RoCEv2 without a UDP checksum.
-			{"UDP_NO_CHECK6_RX", unix.IPPROTO_UDP, unix.UDP_NO_CHECK6_RX, 1, "Linux 3.16"},
+			{"UDP_NO_CHECK6_RX (Linux 3.16)", unix.IPPROTO_UDP, unix.UDP_NO_CHECK6_RX, 1},
 		}
 	}
 	if c.cfg.Priority != 0 { // after the traffic class, which sets it too
-		opts = append(opts, option{"SO_PRIORITY", unix.SOL_SOCKET, unix.SO_PRIORITY, c.cfg.Priority, "Linux 2.2"})
+		opts = append(opts, option{"SO_PRIORITY", unix.SOL_SOCKET, unix.SO_PRIORITY, c.cfg.Priority})
 	}
 	for _, o := range opts {
 		if err := unix.SetsockoptInt(c.fd, o.level, o.opt, o.value); err != nil {
-			return fmt.Errorf("set %s (%s): %w", o.name, o.requirements, err)
+			return fmt.Errorf("set %s: %w", o.name, err)
 		}
 	}
 	c.rcvbuf = setBuffer(c.fd, unix.SO_RCVBUFFORCE, unix.SO_RCVBUF, cmp.Or(c.cfg.RecvBuffer, DefaultBuffer))
 	setBuffer(c.fd, unix.SO_SNDBUFFORCE, unix.SO_SNDBUF, DefaultBuffer)
-	// It only counts drops (Linux 2.6.33; QEMU's user mode lacks it), and nothing depends on that.
+	// It only counts drops (QEMU's user mode lacks it), and nothing depends on that.
 	_ = unix.SetsockoptInt(c.fd, unix.SOL_SOCKET, unix.SO_RXQ_OVFL, 1)
 	c.setOffloads()
 	return nil
