@@ -65,11 +65,7 @@ func (m *Manager) answer(dst netip.Addr, tid uint64, msg mad.Message) {
 		m.counters.Unanswered.Add(1)
 		return
 	}
-	p := packet{dst: dst, attr: msg.AttributeID()}
-	mad.Append(p.mad[:0], tid, msg)
-	if rej, ok := msg.(*mad.REJ); ok {
-		m.counters.RejectsSent.Of(rej.Reason).Add(1)
-	}
+	p := m.encode(dst, outgoing{tid: tid, msg: msg})
 	_ = m.sendPacket(&p) // counted there; the peer asks again
 }
 

@@ -67,11 +67,7 @@ func (m *Manager) apply(r *record, step func(fx *effects)) []packet {
 	}
 	out := make([]packet, len(fx.sends))
 	for i, s := range fx.sends {
-		out[i] = packet{dst: r.peer.Addr(), attr: s.msg.AttributeID(), again: s.again}
-		mad.Append(out[i].mad[:0], s.tid, s.msg)
-		if rej, ok := s.msg.(*mad.REJ); ok {
-			m.counters.RejectsSent.Of(rej.Reason).Add(1)
-		}
+		out[i] = m.encode(r.peer.Addr(), s)
 	}
 	return out
 }
@@ -82,6 +78,15 @@ type packet struct {
 	attr  mad.AttributeID
 	again bool
 	mad   [mad.Size]byte
+}
+
+func (m *Manager) encode(dst netip.Addr, s outgoing) packet {
+	p := packet{dst: dst, attr: s.msg.AttributeID(), again: s.again}
+	mad.Append(p.mad[:0], s.tid, s.msg)
+	if rej, ok := s.msg.(*mad.REJ); ok {
+		m.counters.RejectsSent.Of(rej.Reason).Add(1)
+	}
+	return p
 }
 
 // finish releases mu and sends what apply returned.
