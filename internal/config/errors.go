@@ -34,11 +34,11 @@ func (e *FieldError) Error() string {
 	if e.Field != "" {
 		b.WriteString(e.Field)
 		if e.Value != "" {
-			fmt.Fprintf(&b, " %s", e.Value)
+			b.WriteString(" " + nvme.Shown(e.Value))
 		}
 		b.WriteString(": ")
 	}
-	b.WriteString(nvme.Shown(e.Err.Error())) // which may quote somebody else's file
+	b.WriteString(nvme.Shown(e.Err.Error())) // which, as the value, may be of somebody else's file
 	return b.String()
 }
 

@@ -132,6 +132,7 @@ var malformed = []mistake{
 	{good + "network: &n {dscp: *n}\n", "f:5: *n is part of what &n marks"},
 	{good + "network: &n\x1b\u202e {dscp: *n\x1b\u202e}\n", "f:5: *n?? is part of what &n?? marks"},
 	{good + "network: {<<: *n\x1b\u202e}\n", "f: cannot find anchor by alias name n??"},
+	{good + "  - volume: \"mem:\\e\u202e\"\n", "f:5: subsystems[0].namespaces[1].volume mem:??: size"},
 	{"subsystems: &s\n- *s\n", "f:2: *s is part of what &s marks"},
 	{"subsystems:\n- hosts: &h0 [x, x]\n" + doubling(22), "f:19: with *h16, aliases repeat more than 1048576 values: write out what is meant"},
 	{good + "    nsid: 4294967296\n", `f:5: subsystems[0].namespaces[0].nsid "4294967296": want`},
