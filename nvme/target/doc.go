@@ -169,8 +169,8 @@
 // changes), and the counters of the queue and of the namespace, which are sharded by queue. Target.mu guards the tables
 // of subsystems, controllers and queues; controller.mu guards what a controller's commands change; gate.mu guards the
 // commands that wait for a namespace or have it alone; Queue.stop guards the commands that a queue has kept. The lock
-// order is Subsystem.change, Target.mu, controller.mu, then one of the others; none is held while a Conn is called or a
-// request is submitted to a Volume.
+// order is Subsystem.change or sanitizer.mu, Target.mu, controller.mu, then one of the others; none is held while a Conn
+// is called or a request is submitted to a Volume.
 //
 // The engine has no goroutine of its own on the I/O path: keep-alive and Connect timers run on the runtime's, and an
 // idle target does nothing. The mathematics of authentication runs in goroutines that live as long as it takes; saving,

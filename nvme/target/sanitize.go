@@ -225,8 +225,7 @@ func (s *sanitizeState) passes() int {
 // eraseAll erases the namespaces, and then those of them that the operator has meanwhile removed and added again.
 func (s *Subsystem) eraseAll(now *sanitizeState) error {
 	erased := map[*Namespace]bool{}
-	for {
-		all := s.toErase(now, erased)
+	for all := s.toErase(now, erased); len(all) > 0; all = s.toErase(now, erased) {
 		for pass := range now.passes() {
 			for _, ns := range all {
 				if err := ns.eraseUnlessRemoved(s.ctx, now, pass); err != nil {
@@ -235,16 +234,16 @@ func (s *Subsystem) eraseAll(now *sanitizeState) error {
 			}
 			s.sanitize.complete.Store(int32(pass + 1))
 		}
-		if len(all) == 0 {
-			return nil
-		}
 	}
+	s.sanitize.complete.Store(int32(now.passes())) // also if there is no namespace
+	return nil
 }
 
 // toErase returns the namespaces to erase that aren't in erased, and adds them to it.
 func (s *Subsystem) toErase(now *sanitizeState, erased map[*Namespace]bool) (all []*Namespace) {
+	every := now.UUIDs == nil && len(erased) == 0 // what is added later isn't the host's to erase
 	for _, ns := range s.all() {
-		if !erased[ns] && (now.UUIDs == nil || slices.Contains(now.UUIDs, nvme.HostID(ns.uuid).String())) {
+		if !erased[ns] && (every || slices.Contains(now.UUIDs, nvme.HostID(ns.uuid).String())) {
 			all, erased[ns] = append(all, ns), true
 			s.sanitize.total.Add(ns.blocks.Load() << ns.shift)
 		}

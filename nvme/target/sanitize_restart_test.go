@@ -85,6 +85,32 @@ func TestSanitizeResumesOnly(t *testing.T) {
 	s.close()
 }
 
+// TestSanitizeResumesUnknown: if what is saved doesn't tell the namespaces, all are meant that are there when the operation
+// starts over, but none that the operator adds while it runs.
+func TestSanitizeResumesUnknown(t *testing.T) {
+	v, added, store := newTestVolume(1<<20, 512), newTestVolume(1<<20, 512), newMemStore()
+	dirty(v, added)
+	v.setHold(true)
+	saved := newSubsystem(nil, &SubsystemConfig{NQN: testNQN}).stateName(stateSanitize)
+	store.put(saved, []byte(`{"state":2,"cdw10":2}`))
+	tg := newTargetWith(t, func(c *Config) { c.Store = store }, v)
+	<-v.arrived
+	if _, err := tg.Subsystem(testNQN).AddNamespace(NamespaceConfig{Volume: added}); err != nil {
+		t.Fatal(err)
+	}
+	s := connectAs(t, tg, 1)
+	defer s.close()
+	aer := s.admin.start(asyncEvent(1), nil)
+	v.release()
+	sanitized(t, aer)
+	if !bytes.Equal(v.data, make([]byte, len(v.data))) {
+		t.Error("something is left")
+	}
+	if added.data[0] != 0xaa {
+		t.Error("what was added is erased")
+	}
+}
+
 // TestSanitizeResumesOnlySame: nor is a volume erased that the operator exports by the next run in the place of one that
 // the host wanted erased, which isn't there any more.
 func TestSanitizeResumesOnlySame(t *testing.T) {
