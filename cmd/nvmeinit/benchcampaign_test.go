@@ -3,6 +3,7 @@ package main
 import (
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/nvme-anywhere/nvmeof/internal/cli"
@@ -57,10 +58,12 @@ func TestCampaignTold(t *testing.T) {
 	if k.count(&said); k.all != 80 || said.String() != "80 runs, about 3m20s\n" { // 4 depths of 3 s, then 4 of 2 s
 		t.Errorf("%d runs, said as %q", k.all, said.String())
 	}
-	k.done, k.began = 20, time.Now().Add(-10*time.Second)
-	if got := k.left(); got != ", 30s left" {
-		t.Errorf("after a quarter of the runs, in 10 s, it says %q", got)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		k.done, k.began = 20, time.Now().Add(-10*time.Second)
+		if got := k.left(); got != ", 30s left" {
+			t.Errorf("after a quarter of the runs, in 10 s, it says %q", got)
+		}
+	})
 	if got, want := workName(file.Jobs[2:]), "scan: read 128 KiB"; got != want {
 		t.Errorf("a section is called %q, want %q", got, want)
 	}
