@@ -99,8 +99,9 @@ type Server struct {
 	err  error         // why it no longer serves; valid after done
 }
 
-// Serve serves the Set on a TCP address, in the background. An error says what to do about the address, and matches the
-// system's error, such as unix.EADDRINUSE.
+// Serve serves the Set on a TCP address, in the background. On a loopback address it refuses requests under a name other
+// than localhost and the one in addr. An error says what to do about the address, and matches the system's error, such
+// as unix.EADDRINUSE.
 func (s *Set) Serve(addr string) (*Server, error) {
 	l, err := listen.TCP(addr)
 	if err != nil {
