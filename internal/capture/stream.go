@@ -111,8 +111,11 @@ func (s *Stream) steps(w *writer, when time.Time, steps ...step) error {
 	return nil
 }
 
-// open writes the handshake.
+// open writes the handshake. The first sequence numbers are of the time: otherwise Wireshark takes a later connection with
+// the same ports for retransmissions.
 func (s *Stream) open(w *writer, when time.Time) error {
+	first := uint32(when.UnixNano())
+	s.next = [2]uint32{first, first}
 	active, passive := inward, outward
 	if s.client {
 		active, passive = outward, inward

@@ -5,6 +5,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -86,5 +87,34 @@ func TestWireshark(t *testing.T) {
 	}
 	if kinds["infiniband"] != len(frames)+3 || kinds["ipv6"] != 3 || kinds["tcp"] != 7 || kinds["nvme-tcp"] != 1 {
 		t.Errorf("Wireshark sees %v", kinds)
+	}
+}
+
+// TestPortsReused: Wireshark tells a connection from an earlier one with the same addresses.
+func TestPortsReused(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "reused.pcapng")
+	f, err := Create(path, "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const each = 3 + 1 + 3 // handshake, data, end
+	for range 2 {
+		s := f.Stream(netip.MustParseAddrPort("192.0.2.1:50000"), netip.MustParseAddrPort("192.0.2.2:4420"), true)
+		s.Sent([][]byte{[]byte("hello")})
+		s.Close()
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	lines := tshark(t, path, "-T", "fields", "-e", "tcp.stream", "-e", "tcp.analysis.flags", "-e", "tcp.analysis.reused_ports")
+	if len(lines) != 2*each {
+		t.Fatalf("%d frames, want %d", len(lines), 2*each)
+	}
+	for i, line := range lines {
+		fields := strings.Split(line, "\t")
+		reused := fields[2] != ""
+		if fields[0] != strconv.Itoa(i/each) || fields[1] != "" && !reused || reused != (i == each) {
+			t.Errorf("frame %d: %q", i+1, fields)
+		}
 	}
 }
