@@ -64,12 +64,17 @@ func countAllocations(t *testing.T, h *hostSide, l ioLoad) {
 	d := newDriver(t, h, l)
 	defer d.free()
 	d.run(t, l.ios/warmUp) // until tables and pools have their size
-	n := allocations(func() { d.run(t, l.ios) })
-	rate := float64(n) / float64(l.ios)
-	t.Logf("%d allocations in %d I/Os: %.5f each", n, l.ios, rate)
-	if float64(n) >= aside+most*float64(l.ios) {
-		t.Errorf("%.4f allocations an I/O, want less than %v", rate, most)
+	var n int
+	var rate float64
+	for range 2 { // on a busy machine a volume may start its many workers in the first round
+		n = allocations(func() { d.run(t, l.ios) })
+		rate = float64(n) / float64(l.ios)
+		t.Logf("%d allocations in %d I/Os: %.5f each", n, l.ios, rate)
+		if float64(n) < aside+most*float64(l.ios) {
+			return
+		}
 	}
+	t.Errorf("%.4f allocations an I/O, want less than %v", rate, most)
 }
 
 // allocations counts heap allocations while f runs, without those that Go's scheduler makes for a new thread: it adds
