@@ -347,8 +347,7 @@ func TestRateBeyondCounting(t *testing.T) {
 	}
 }
 
-// While a job is behind its rate, completions start its operations and the pacer sleeps, but not beyond the time when the
-// job has caught up.
+// While a job is behind its rate, completions start its operations and the pacer sleeps.
 func TestPacerSleeps(t *testing.T) { synctest.Test(t, testPacerSleeps) }
 
 func testPacerSleeps(t *testing.T) {
@@ -363,5 +362,53 @@ func testPacerSleeps(t *testing.T) {
 	}
 	if steps > 1100 {
 		t.Errorf("the pacer looked %d times within a second, want about 1000", steps)
+	}
+}
+
+// The pacer is there again when the job has caught up: only what was due meanwhile is late.
+func TestPacerWakes(t *testing.T) { synctest.Test(t, testPacerWakes) }
+
+func testPacerWakes(t *testing.T) {
+	const each, stall = 10 * time.Microsecond, 550 * time.Microsecond
+	d := &fakeDevice{delay: each}
+	ended := 0
+	d.ends = func(*IO) {
+		if ended++; ended == 10 {
+			time.Sleep(stall - each)
+		}
+	}
+	s := spec("randread")
+	s.IODepth, s.RateIOPS[Read], s.Runtime, s.TimeBased = 1, 10_000, 10*time.Millisecond, true
+	m := &mustRun(t, d, s).Ops[Read]
+	if m.IOs < 100 || m.IOs > 101 {
+		t.Fatalf("%d operations, want 100", m.IOs)
+	}
+	// One stands still, five are due by its end, and one more while these are done.
+	if p := time.Duration(m.Latency.Percentile(92)); p > each+2*leastWait {
+		t.Errorf("92 of 100 operations took %v at most, want %v", p, each)
+	}
+	if worst := time.Duration(m.Latency.Max()); worst != stall {
+		t.Errorf("the longest took %v, want %v", worst, stall)
+	}
+}
+
+// Nor does a job that is behind its rate end later than its operations.
+func TestPacerEnds(t *testing.T) {
+	for name, limit := range map[string]func(*Spec){
+		"operations": func(s *Spec) { s.NumberIOs, s.IOSize = 10, 1<<30 },
+		"bytes":      func(s *Spec) { s.Size = 10 * 4096 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				const each = 20 * time.Microsecond
+				s := spec("randread")
+				s.IODepth, s.RateIOPS[Read] = 1, 10_000_000
+				limit(&s)
+				res := mustRun(t, &fakeDevice{delay: each}, s)
+				if n := res.Ops[Read].IOs; n != 10 || res.Duration > 10*each+2*leastWait {
+					t.Errorf("%d operations in %v, want 10 in %v", n, res.Duration, 10*each)
+				}
+			})
+		})
 	}
 }
