@@ -52,7 +52,7 @@ type aioSlot struct {
 	index int
 	r     *Request
 	flags int    // RWF_*
-	turn  uint32 // of commits.dsyncs, if flags has RWF_DSYNC
+	turn  uint32 // of commits.dsyncs
 	iov   nowIovecs
 }
 
@@ -199,7 +199,7 @@ func (q *queueAIO) begin(r *Request) {
 		return
 	}
 	_, flags, turn := q.release(s)
-	q.dsyncEnded(flags, turn)
+	q.v.commits.dsyncs.end(flags, turn)
 	q.v.pool.Submit(r)
 }
 
@@ -207,11 +207,10 @@ func (q *queueAIO) begin(r *Request) {
 func (q *queueAIO) prepare(s *aioSlot, r *Request) aio.Request {
 	s.r = r
 	k := q.v.fillIovecs(s.iov[:], r)
-	if s.flags = 0; k == 0 {
+	s.flags = q.v.writeFlags(r)
+	s.turn = q.v.commits.dsyncs.begin(s.flags)
+	if k == 0 {
 		return aio.Request{}
-	}
-	if s.flags = q.v.writeFlags(r); s.flags != 0 {
-		s.turn = q.v.commits.dsyncs.begin()
 	}
 	req := aio.Request{Data: uint64(s.index), Op: aio.OpRead, Offset: r.Offset + r.done,
 		Addr: uint64(uintptr(unsafe.Pointer(s.iov[0].Base))), Len: s.iov[0].Len}
@@ -230,16 +229,9 @@ func (q *queueAIO) prepare(s *aioSlot, r *Request) aio.Request {
 func (q *queueAIO) complete(row *Row, s *aioSlot, res int64) {
 	r, flags, turn := q.release(s)
 	took := q.v.took(row, r, res, flags)
-	q.dsyncEnded(flags, turn)
+	q.v.commits.dsyncs.end(flags, turn) // after took, which records if it failed
 	if !took {
 		q.submit(r)
-	}
-}
-
-// dsyncEnded says that a write with these flags has ended, after took, which records if it failed.
-func (q *queueAIO) dsyncEnded(flags int, turn uint32) {
-	if flags&unix.RWF_DSYNC != 0 {
-		q.v.commits.dsyncs.end(turn)
 	}
 }
 

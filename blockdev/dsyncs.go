@@ -3,6 +3,8 @@ package blockdev
 import (
 	"sync"
 	"sync/atomic"
+
+	"golang.org/x/sys/unix"
 )
 
 // dsyncs counts the writes with RWF_DSYNC that the system is doing, so that a flush can wait for them. If a disk can't
@@ -18,20 +20,25 @@ type dsyncs struct {
 	ended sync.Cond // the last of a turn that is over
 }
 
-// begin says that a write begins, and returns its turn, for end.
-func (d *dsyncs) begin() (turn uint32) {
-	for {
+// begin says that a transfer with these flags (RWF_*) begins, and returns its turn, for end. Only writes with RWF_DSYNC
+// are counted.
+func (d *dsyncs) begin(flags int) (turn uint32) {
+	for flags&unix.RWF_DSYNC != 0 {
 		turn = d.turn.Load()
 		d.under[turn&1].Add(1)
 		if d.turn.Load() == turn {
-			return turn
+			break
 		}
-		d.end(turn) // whoever waits for the next turn wouldn't notice it
+		d.end(flags, turn) // whoever waits for the next turn wouldn't notice it
 	}
+	return turn
 }
 
-// end says that a write has ended. If it failed, that is recorded.
-func (d *dsyncs) end(turn uint32) {
+// end says that the transfer has ended. If it failed, that is recorded.
+func (d *dsyncs) end(flags int, turn uint32) {
+	if flags&unix.RWF_DSYNC == 0 {
+		return
+	}
 	if d.under[turn&1].Add(^uint32(0)) == 0 && d.turn.Load() != turn {
 		d.mu.Lock()
 		defer d.mu.Unlock()

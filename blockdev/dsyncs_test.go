@@ -3,6 +3,8 @@ package blockdev
 import (
 	"testing"
 	"testing/synctest"
+
+	"golang.org/x/sys/unix"
 )
 
 // TestDsyncsWait: a flush waits for the writes that were under way when it began to wait, and for no others.
@@ -17,22 +19,23 @@ func TestDsyncsWait(t *testing.T) {
 		}
 		end := func(turn uint32, want bool) {
 			t.Helper()
-			d.end(turn)
+			d.end(unix.RWF_DSYNC, turn)
 			if synctest.Wait(); waiting != want {
 				t.Errorf("it waits: %v, want %v", waiting, want)
 			}
 		}
+		d.begin(0) // of another request
 		if wait(); waiting {
 			t.Fatal("it waits for nothing")
 		}
 		for range 3 {
-			one, two := d.begin(), d.begin()
+			one, two := d.begin(unix.RWF_DSYNC), d.begin(unix.RWF_DSYNC)
 			wait()
-			three := d.begin()
+			three := d.begin(unix.RWF_DSYNC)
 			end(two, true)
 			end(one, false)
 			wait()
-			four := d.begin()
+			four := d.begin(unix.RWF_DSYNC)
 			end(three, false)
 			end(four, false)
 		}

@@ -63,9 +63,7 @@ func (v *file) transfer(w *scratch, r *Request) (durable bool, err error) {
 		v.commits.begin(r) // none of it could be lost before
 	}
 	flags := v.writeFlags(r)
-	if flags != 0 {
-		defer v.commits.dsyncs.end(v.commits.dsyncs.begin())
-	}
+	defer v.commits.dsyncs.end(flags, v.commits.dsyncs.begin(flags))
 	durable = r.Op == OpRead || !r.FUA || flags != 0 && r.done == 0
 	bounce := v.misaligned(r)
 	for r.done < r.Length {
