@@ -54,6 +54,20 @@ func freezingFS(t *testing.T, kind string) (dir string, freeze, thaw func()) {
 	return dir, func() { set(true) }, func() { set(false) }
 }
 
+// readsBeside is the number of reads that are in flight beside a volume that hangs.
+const readsBeside = 32
+
+// submitReads submits them to another volume; done counts those that have ended.
+func submitReads(v blockdev.Volume, done *atomic.Int64) {
+	const block = 4096
+	for i := range int64(readsBeside) {
+		v.Submit(&blockdev.Request{
+			Op: blockdev.OpRead, Offset: 7 * i * block, Length: block, Bufs: [][]byte{directio.AlignedBlock(block)},
+			Complete: func(*blockdev.Request) { done.Add(1) },
+		})
+	}
+}
+
 // TestHangingNeighbor: a volume that hangs holds up nothing that another has in flight by io_uring. Such requests are
 // completed by the threads that submitted them, so those threads must not be the ones that hang.
 func TestHangingNeighbor(t *testing.T) {
@@ -87,16 +101,11 @@ func testHangingNeighbor(t *testing.T, fs string, io blockdev.IOMode, op blockde
 	}
 	slow, fast := open(dir, io), open(t.TempDir(), blockdev.IOUring)
 	t.Cleanup(thaw)
-	const reads, block = 32, 4096
+	const block = 4096
 	for range 20 {
 		freeze()
 		var done atomic.Int64
-		for i := range int64(reads) {
-			fast.Submit(&blockdev.Request{
-				Op: blockdev.OpRead, Offset: 7 * i * block, Length: block, Bufs: [][]byte{directio.AlignedBlock(block)},
-				Complete: func(*blockdev.Request) { done.Add(1) },
-			})
-		}
+		submitReads(fast, &done)
 		hung := make(chan error, 1)
 		var submitted atomic.Bool
 		go func() {
@@ -108,8 +117,8 @@ func testHangingNeighbor(t *testing.T, fs string, io blockdev.IOMode, op blockde
 		}()
 		// With io_submit, Submit may block if nobody receives packets.
 		returned := func() bool { return submitted.Load() || io == blockdev.IODirect }
-		if !soon.Until(func() bool { return done.Load() == reads }) {
-			t.Fatalf("%d of %d reads have ended while a %v elsewhere hangs", done.Load(), reads, op)
+		if !soon.Until(func() bool { return done.Load() == readsBeside }) {
+			t.Fatalf("%d of %d reads have ended while a %v elsewhere hangs", done.Load(), readsBeside, op)
 		}
 		if !soon.Until(returned) {
 			t.Fatalf("a %v on a frozen file system isn't left to others", op)
@@ -163,19 +172,13 @@ func TestRefreshApart(t *testing.T) {
 		}
 		var done atomic.Int64
 		refreshed := make(chan error)
-		const reads, block = 32, 4096
 		go func() {
 			runtime.LockOSThread()
 			defer runtime.UnlockOSThread()
-			for i := range int64(reads) {
-				fast.Submit(&blockdev.Request{
-					Op: blockdev.OpRead, Offset: 7 * i * block, Length: block, Bufs: [][]byte{directio.AlignedBlock(block)},
-					Complete: func(*blockdev.Request) { done.Add(1) },
-				})
-			}
+			submitReads(fast, &done)
 			refreshed <- slow.(blockdev.Resizer).Refresh()
 		}()
-		ended := soon.Until(func() bool { return done.Load() == reads })
+		ended := soon.Until(func() bool { return done.Load() == readsBeside })
 		thaw()
 		if err := errors.Join(<-zeroed, <-refreshed); err != nil {
 			t.Fatal(err)
