@@ -2,10 +2,7 @@ package target
 
 import (
 	"fmt"
-	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
@@ -128,9 +125,7 @@ func (t *Target) find(d *nvme.ConnectData) (*Subsystem, *refusal) {
 // printable reports whether a host's name can be written to logs and metrics. Otherwise hosts may choose names that are
 // not NQNs, or have none: spdk_nvme_perf has none unless it is given one. If any host may connect, those without a name
 // may as well, and count as one.
-func printable(nqn string) bool {
-	return utf8.ValidString(nqn) && !strings.ContainsFunc(nqn, func(r rune) bool { return !unicode.IsGraphic(r) })
-}
+func printable(nqn string) bool { return nvme.Shown(nqn) == nqn }
 
 // queueSize returns the size of the queue that Connect asks for, in entries.
 func (q *Queue) queueSize(cmd *nvme.Command) (int, *refusal) {
