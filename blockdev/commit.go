@@ -9,7 +9,7 @@ import (
 // One sync runs at a time, and all requests that wait for it get its error, since the system, or the disk, reports an
 // error only once.
 type commits struct {
-	group    FlushGroup
+	group    *FlushGroup
 	failures atomic.Uint32 // syncs that failed
 	epoch    atomic.Uint32 // failures, and flushes that reported one
 	dsyncs   dsyncs
@@ -21,6 +21,11 @@ type commits struct {
 	last error // of the sync that failed last
 	owed bool  // a flush has yet to report it
 	told bool  // a flush that the running sync answers has reported it
+}
+
+// init sets how a sync is done, and how a request is completed.
+func (c *commits) init(sync func() error, done func(*Request, error)) {
+	c.group = NewFlushGroup(func() error { return c.sync(sync) }, func(r *Request, err error) { c.answer(r, err, done) })
 }
 
 // begin records that r is submitted.
@@ -91,33 +96,36 @@ func (c *commits) end(sync func() error) error {
 }
 
 // run answers r, for which join returned true, and the requests that join meanwhile.
-//
-// A flush also waits for the writes with RWF_DSYNC that are under way, as each is a sync that may fail (see dsyncs).
+func (c *commits) run(r *Request) { c.group.Run(r) }
+
+// sync does a sync. A flush also waits for the writes with RWF_DSYNC that are under way, as each is a sync that may fail
+// (see dsyncs).
+func (c *commits) sync(sync func() error) error {
+	c.settle()
+	err := sync()
+	if err != nil {
+		c.fail(err)
+	} else {
+		c.dsyncs.wait()
+	}
+	return err
+}
+
+// answer answers r, for which a sync returned err.
 //
 // A failed write-back may have been that of any write that the system had accepted by then, and its error is reported
 // only to the sync that met it. So a write fails if any sync failed since it was submitted. Flushes fail until the
 // failure has been reported to one that was submitted after it, and after the writes that were being answered, since
 // that flush covers all such writes; those submitted before it was reported fail, too.
-func (c *commits) run(r *Request, sync func() error, done func(*Request, error)) {
-	c.group.Run(r, func() error {
-		c.settle()
-		err := sync()
-		if err != nil {
-			c.fail(err)
-		} else {
-			c.dsyncs.wait()
-		}
-		return err
-	}, func(r *Request, err error) {
-		tells := false
-		if err == nil {
-			tells, err = c.lost(r)
-		}
-		done(r, err)
-		if tells {
-			c.epoch.Add(1) // only now: what was submitted before the answer must not rely on it
-		}
-	})
+func (c *commits) answer(r *Request, err error, done func(*Request, error)) {
+	tells := false
+	if err == nil {
+		tells, err = c.lost(r)
+	}
+	done(r, err)
+	if tells {
+		c.epoch.Add(1) // only now: what was submitted before the answer must not rely on it
+	}
 }
 
 // settle is called before a sync: what an earlier flush has reported is no longer owed.

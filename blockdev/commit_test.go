@@ -20,22 +20,22 @@ import (
 func TestFlushesOwed(t *testing.T) {
 	var c commits
 	failure := errors.New("the system tells once")
+	var syncs, told error
+	c.init(func() error { return syncs }, func(_ *Request, err error) { told = err })
 	submit := func(op Op) *Request {
 		r := &Request{Op: op}
 		c.begin(r)
 		return r
 	}
-	commit := func(r *Request, fails bool) (told error) {
+	commit := func(r *Request, fails bool) error {
 		t.Helper()
 		if !c.join(r) {
 			t.Fatal("another runs")
 		}
-		c.run(r, func() error {
-			if fails {
-				return failure
-			}
-			return nil
-		}, func(_ *Request, err error) { told = err })
+		if syncs = nil; fails {
+			syncs = failure
+		}
+		c.run(r)
 		return told
 	}
 	before, write := submit(OpFlush), submit(OpWrite)
@@ -75,24 +75,28 @@ func TestFlushesTogether(t *testing.T) {
 	var c commits
 	failure := errors.New("the system tells once")
 	var told []error
-	done := func(_ *Request, err error) { told = append(told, err) }
+	var sync func() error
+	c.init(func() error { return sync() }, func(_ *Request, err error) { told = append(told, err) })
 	flush := func() *Request {
 		r := &Request{Op: OpFlush}
 		c.begin(r)
 		c.join(r)
 		return r
 	}
-	c.run(flush(), func() error { return failure }, done)
-	c.run(flush(), func() error { return nil }, done)
+	sync = func() error { return failure }
+	c.run(flush())
+	sync = func() error { return nil }
+	c.run(flush())
 	first := true
-	c.run(flush(), func() error {
+	sync = func() error {
 		if first {
 			flush()
 			flush()
 		}
 		first = false
 		return nil
-	}, done)
+	}
+	c.run(flush())
 	if len(told) != 5 || told[0] == nil || told[1] == nil || told[2] != nil || told[3] != nil || told[4] != nil {
 		t.Errorf("the flushes were told %v", told)
 	}

@@ -201,11 +201,7 @@ func (m *flushModel) flush() []func() {
 		func() { m.c.begin(r); knew = m.known },
 		func() {
 			if m.c.join(r) {
-				m.c.run(r, m.sync, func(r *Request, err error) {
-					m.others()
-					r.End(err)
-					m.others()
-				})
+				m.c.run(r)
 			}
 		},
 	}
@@ -231,6 +227,11 @@ func (m *flushModel) lose() {
 
 // run goes through one order of the steps, and then lets two more flushes run, of which the second must succeed.
 func (m *flushModel) run() string {
+	m.c.init(m.sync, func(r *Request, err error) {
+		m.others()
+		r.End(err)
+		m.others()
+	})
 	m.steps = [][]func(){m.flush(), m.flush(), m.flush(), {m.lose}}
 	for m.step(false) {
 	}

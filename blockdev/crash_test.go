@@ -153,6 +153,7 @@ func (k crashKind) volume(d *simDisk) *file {
 	v.size.Store(d.m.Size())
 	v.noNow.Store(true) // the disk answers all requests
 	v.pool = NewPool(poolSize, v.run)
+	v.commits.init(func() error { return v.store.sync() }, v.finish)
 	if !k.direct || k.block > k.unit {
 		v.ranges = newRangeLock(v.queue)
 	}

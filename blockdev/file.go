@@ -63,6 +63,7 @@ func openFile(path string, o Options) (Volume, error) {
 	}
 	v := &file{locked: f, lanes: newLanes()}
 	v.pool = NewPool(poolSize, v.run)
+	v.commits.init(func() error { return v.store.sync() }, v.finish)
 	if err := v.describe(path, size, &o); err != nil {
 		undo()
 		return nil, errors.Join(err, v.closeFiles())
@@ -188,7 +189,7 @@ func (v *file) run(w *scratch, r *Request) {
 	case OpRead, OpWrite:
 		durable, err = v.transfer(w, r)
 	case OpFlush:
-		v.commits.run(r, v.store.sync, v.finish)
+		v.commits.run(r)
 		return
 	case OpDiscard:
 		durable, err = true, v.discard(r)
@@ -219,7 +220,7 @@ func (v *file) stillWanted(r *Request) bool {
 // commit makes r durable, whose data the system has accepted, or fails it if a sync has failed meanwhile.
 func (v *file) commit(r *Request) {
 	if v.commits.join(r) {
-		v.commits.run(r, v.store.sync, v.finish)
+		v.commits.run(r)
 	}
 }
 

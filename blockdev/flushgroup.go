@@ -1,13 +1,28 @@
 package blockdev
 
-import "sync"
+import (
+	"sync"
+
+	"github.com/nvme-anywhere/nvmeof/internal/aio"
+)
 
 // FlushGroup lets flushes that arrive while one is running share the next one. All of them also get its error, which
 // the system reports only once.
 type FlushGroup struct {
+	sync func()
+	err  error // of the last sync
+	done func(*Request, error)
+
 	mu      sync.Mutex
 	running bool
 	waiting requestQueue
+}
+
+// NewFlushGroup returns a group. sync makes completed writes durable, done completes a request.
+func NewFlushGroup(sync func() error, done func(*Request, error)) *FlushGroup {
+	g := &FlushGroup{done: done}
+	g.sync = func() { g.err = sync() }
+	return g
 }
 
 // Lead returns true if the caller must call Run with r; otherwise r has joined those that the sync after the running
@@ -31,14 +46,13 @@ func (g *FlushGroup) next() requestQueue {
 	return g.waiting.take()
 }
 
-// Run answers r, the leader, and all that arrive meanwhile: sync makes completed writes durable, done completes a
-// request.
-func (g *FlushGroup) Run(r *Request, sync func() error, done func(*Request, error)) {
+// Run answers r, the leader, and all that arrive meanwhile.
+func (g *FlushGroup) Run(r *Request) {
 	var answered requestQueue
 	for answered.push(r); !answered.empty(); answered = g.next() {
-		err := sync()
+		aio.Apart(g.sync) // those that were answered before may have submitted requests to a ring, on this thread
 		for r := answered.pop(); r != nil; r = answered.pop() {
-			done(r, err)
+			g.done(r, g.err)
 		}
 	}
 }

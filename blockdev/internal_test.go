@@ -6,11 +6,17 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+	"unsafe"
+
+	"github.com/ncw/directio"
+
+	"github.com/nvme-anywhere/nvmeof/internal/aio"
 )
 
 // TestGuardTable has volumes with more stripes than the table has entries.
@@ -178,14 +184,11 @@ func TestPoolLastMoment(t *testing.T) {
 
 // TestFlushGroup: flushes that come during a flush share the next.
 func TestFlushGroup(t *testing.T) {
-	var g FlushGroup
+	var g *FlushGroup
 	a, b, c := &Request{}, &Request{}, &Request{}
 	meanwhile := [][]*Request{{b, c}, {a}, nil} // come during each sync
 	var groups [][]*Request
-	if !g.Lead(a) {
-		t.Fatal("the first doesn't lead")
-	}
-	g.Run(a, func() error {
+	g = NewFlushGroup(func() error {
 		for _, r := range meanwhile[len(groups)] {
 			if g.Lead(r) {
 				t.Error("not one leads")
@@ -197,12 +200,63 @@ func TestFlushGroup(t *testing.T) {
 		last := &groups[len(groups)-1]
 		*last = append(*last, r)
 	})
+	if !g.Lead(a) {
+		t.Fatal("the first doesn't lead")
+	}
+	g.Run(a)
 	if want := [][]*Request{{a}, {b, c}, {a}}; !slices.EqualFunc(groups, want, slices.Equal) {
 		t.Errorf("answered together: %v, want %v", groups, want)
 	}
 	if !g.Lead(b) {
 		t.Error("the group doesn't end")
 	}
+}
+
+// TestFlushGroupApart: a flush whose answer led to a request of a ring doesn't hold that up by the next sync.
+func TestFlushGroupApart(t *testing.T) {
+	in, out, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	defer out.Close()
+	ring, err := aio.OpenRing(1, int(in.Fd()))
+	if err != nil {
+		t.Skip(err)
+	}
+	first, second, read := &Request{}, &Request{}, directio.AlignedBlock(512)
+	syncs := 0
+	var g *FlushGroup
+	g = NewFlushGroup(func() error {
+		if syncs++; syncs == 1 {
+			g.Lead(second)
+		}
+		if !aio.ApartHere(func() {}) {
+			t.Errorf("sync %d holds up a read", syncs)
+		}
+		return nil
+	}, func(r *Request, _ error) {
+		if r != first {
+			return
+		}
+		at := aio.Request{Op: aio.OpRead, Offset: -1, Addr: uint64(uintptr(unsafe.Pointer(&read[0]))), Len: 1}
+		if err := ring.Submit(at); err != nil {
+			t.Error(err)
+		}
+	})
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	g.Lead(first)
+	g.Run(first)
+	if _, err := out.WriteString("x"); err != nil || syncs != 2 {
+		t.Errorf("%d syncs; %v", syncs, err)
+	}
+	events := make([]aio.Event, 1)
+	if n := ring.Wait(events); n != 1 || events[0].Res != 1 || read[0] != 'x' {
+		t.Errorf("the read ends with %d", events[0].Res)
+	}
+	ring.Close()
+	ring.Wait(events)
 }
 
 func TestCopy(t *testing.T) {

@@ -34,7 +34,7 @@ type atomicVolume struct {
 
 	life    *blockdev.Lifetime
 	pool    *blockdev.Pool[struct{}]
-	flushes blockdev.FlushGroup
+	flushes *blockdev.FlushGroup
 	reclaim blockdev.Request // a checkpoint that no request asked for
 
 	growing  sync.Mutex // only one at a time may change the superblock
@@ -97,6 +97,7 @@ func newAtomic(m *mapping, s *superblock, path string, readOnly bool, lines *lin
 		return nil, err
 	}
 	v.zeroes = &blockdev.Region{Mem: zeroes}
+	v.flushes = blockdev.NewFlushGroup(v.checkpoint, v.finish)
 	v.pool = blockdev.NewPool(poolSize, func(_ *struct{}, r *blockdev.Request) { v.run(r) })
 	v.reclaim.Op = blockdev.OpFlush
 	v.reclaim.Complete = func(*blockdev.Request) { v.reclaimed() }
@@ -227,7 +228,7 @@ func (v *atomicVolume) check(r *blockdev.Request) error {
 func (v *atomicVolume) run(r *blockdev.Request) {
 	switch {
 	case r.Op == blockdev.OpFlush, r.Private == stageSync:
-		v.flushes.Run(r, v.checkpoint, v.finish)
+		v.flushes.Run(r)
 	default:
 		v.unmap(r)
 	}

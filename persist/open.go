@@ -106,6 +106,7 @@ func newVolume(m *mapping, path string, block int, readOnly bool, lines *lineFlu
 		v.info.ZeroAfterDiscard = v.info.Discard
 	}
 	v.guard = blockdev.NewGuard(size, v.apply, v.applied)
+	v.flushes = blockdev.NewFlushGroup(func() error { return v.durably(v.syncAll) }, v.finish)
 	v.pool = blockdev.NewPool(poolSize, func(_ *struct{}, r *blockdev.Request) { v.run(r) })
 	return v
 }

@@ -20,7 +20,7 @@ type volume struct {
 	life   *blockdev.Lifetime
 
 	pool     *blockdev.Pool[struct{}]
-	flushes  blockdev.FlushGroup
+	flushes  *blockdev.FlushGroup
 	sync     func([]byte) error    // makes memory of the mapping durable
 	syncFile func() error          // makes the file system's record of holes durable
 	syncing  sync.Mutex            // one sync at a time, so that all learn of a failed one
@@ -84,7 +84,7 @@ func (v *volume) Submit(r *blockdev.Request) {
 func (v *volume) run(r *blockdev.Request) {
 	switch {
 	case r.Op == blockdev.OpFlush:
-		v.flushes.Run(r, func() error { return v.durably(v.syncAll) }, v.finish)
+		v.flushes.Run(r)
 	case r.Op == blockdev.OpDiscard:
 		v.discard(r)
 	case r.Private == stageSync:
