@@ -40,7 +40,7 @@ type mark struct {
 	gen     uint32 // changes with each write that begins
 	writers uint16
 	known   bool
-	mixed   bool // writers have overlapped since there was none
+	mixed   bool // writers have overlapped, or the block was cut off, since there was none
 }
 
 // seen is the state of a block when a read was submitted.
@@ -74,7 +74,7 @@ func (k *Checker) resized(size int64) {
 		first := max(i*chunkBlocks, size/k.block)
 		k.change(first, (i+1)*chunkBlocks-first, func(m *mark) {
 			m.gen++
-			m.known = false
+			m.known, m.mixed = false, true
 		})
 	}
 }

@@ -195,6 +195,45 @@ func TestCheckResized(t *testing.T) {
 	}
 }
 
+// inHand is a volume whose write waits for the test.
+type inHand struct {
+	blockdev.Resizer
+	held *blockdev.Request
+}
+
+func (h *inHand) Submit(r *blockdev.Request) {
+	if r.Op == blockdev.OpWrite {
+		h.held = r
+		return
+	}
+	h.Resizer.Submit(r)
+}
+
+// TestCheckCutDuringWrite: nor is a block that was cut off while it was written.
+func TestCheckCutDuringWrite(t *testing.T) {
+	const block = 4096
+	path := filepath.Join(t.TempDir(), "v")
+	inner, err := blockdev.OpenFile(path, blockdev.Options{Size: 2 * block, BlockSize: block})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &inHand{Resizer: inner.(blockdev.Resizer)}
+	k := wrap.NewChecker(h)
+	defer k.Close()
+	k.Submit(&blockdev.Request{Op: blockdev.OpWrite, Offset: block, Length: block, Bufs: [][]byte{bytes.Repeat([]byte{1}, block)},
+		Complete: func(*blockdev.Request) {}})
+	if err := errors.Join(os.Truncate(path, block), k.Refresh()); err != nil {
+		t.Fatal(err)
+	}
+	h.held.End(nil) // it was written before
+	if err := errors.Join(os.Truncate(path, 2*block), k.Refresh()); err != nil {
+		t.Fatal(err)
+	}
+	if err := volumetest.NewClient(k).Read(make([]byte, block), block); err != nil {
+		t.Errorf("a block that is new: %v", err)
+	}
+}
+
 // TestCheckUntouched: what is known of a block isn't changed by a request that is refused, nor by a flush, whatever range
 // that has.
 func TestCheckUntouched(t *testing.T) {
