@@ -16,6 +16,7 @@ import (
 
 	"github.com/nvme-anywhere/nvmeof/blockdev"
 	"github.com/nvme-anywhere/nvmeof/blockdev/volumetest"
+	"github.com/nvme-anywhere/nvmeof/internal/hangtest"
 	"github.com/nvme-anywhere/nvmeof/internal/soon"
 )
 
@@ -29,6 +30,7 @@ func freezingFS(t *testing.T, kind string) (dir string, freeze, thaw func()) {
 	if err := unix.Mount(dev, dir, kind, 0, ""); err != nil {
 		t.Skipf("mounting needs root: %v", err)
 	}
+	hangtest.UnmountAfter(t, dir)
 	t.Cleanup(func() { mustUnmount(t, dir) })
 	d, err := os.Open(dir)
 	if err != nil {

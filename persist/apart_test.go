@@ -13,6 +13,7 @@ import (
 
 	"github.com/nvme-anywhere/nvmeof/blockdev"
 	"github.com/nvme-anywhere/nvmeof/blockdev/volumetest"
+	"github.com/nvme-anywhere/nvmeof/internal/hangtest"
 	"github.com/nvme-anywhere/nvmeof/internal/soon"
 )
 
@@ -60,5 +61,53 @@ func TestOpenApart(t *testing.T) {
 	mustClose(t, slow)
 	if !ended {
 		t.Error("reads didn't end while another volume was created")
+	}
+}
+
+// TestCloseApart: nor does closing a volume, which has what was written made durable first.
+func TestCloseApart(t *testing.T) {
+	hangtest.BusyThread(t)
+	for _, mode := range []string{"", modeInPlace} {
+		v, err := Open(filepath.Join(t.TempDir(), "v")+mode, blockdev.Options{Size: mib})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !v.Info().VolatileCache {
+			t.Skip("closing has nothing to do: ", v.Info().Mode)
+		}
+		mustWrite(t, volumetest.NewClient(v), make([]byte, 4096), 0, false)
+		syncs, held := 0, false
+		sync := func([]byte) error {
+			syncs++
+			held = held || hangtest.Busy()
+			return nil
+		}
+		switch v := v.(type) {
+		case *atomicVolume:
+			v.sync = sync
+		case *volume:
+			v.sync = sync
+		}
+		mustClose(t, v)
+		if held || syncs == 0 {
+			t.Errorf("%s: a read was held up %v, by one of %d syncs", v.Info().Mode, held, syncs)
+		}
+	}
+}
+
+// TestRefreshApart: nor does adding what the file has grown by.
+func TestRefreshApart(t *testing.T) {
+	hangtest.BusyThread(t)
+	path := filepath.Join(t.TempDir(), "v")
+	v := mustOpen(t, path, blockdev.Options{Size: mib})
+	defer mustClose(t, v)
+	told := 0
+	v.OnResize(func(int64) {
+		if told++; hangtest.Busy() {
+			t.Error("a read was held up")
+		}
+	})
+	if err := errors.Join(os.Truncate(path, 8*mib), v.Refresh()); err != nil || told != 1 {
+		t.Errorf("told %d times, %v", told, err)
 	}
 }

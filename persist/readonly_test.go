@@ -13,6 +13,7 @@ import (
 
 	"github.com/nvme-anywhere/nvmeof/blockdev"
 	"github.com/nvme-anywhere/nvmeof/blockdev/volumetest"
+	"github.com/nvme-anywhere/nvmeof/internal/hangtest"
 )
 
 // TestReadOnlyRemount: when the file system below a mapping finds an error and becomes read-only, writes report that at
@@ -54,6 +55,7 @@ func failingFS(t *testing.T) (dir string, fail func()) {
 			t.Skipf("%v: %v: %s", line, err, out)
 		}
 	}
+	hangtest.UnmountAfter(t, dir)
 	t.Cleanup(func() {
 		if err := unix.Unmount(dir, 0); err != nil {
 			t.Error(err)

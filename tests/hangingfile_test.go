@@ -3,7 +3,6 @@ package tests
 import (
 	"bytes"
 	"context"
-	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nvme-anywhere/nvmeof/internal/hangtest"
 	"github.com/nvme-anywhere/nvmeof/nvme"
 	"github.com/nvme-anywhere/nvmeof/nvme/host"
 )
@@ -42,31 +42,8 @@ func newFrozenFS(t *testing.T) *frozenFS {
 	if out, err := exec.Command("mount", "-o", "loop", image, fs.dir).CombinedOutput(); err != nil {
 		t.Skipf("no file can be mounted here: %v: %s", err, out)
 	}
-	fs.unmountAfter(t)
+	hangtest.UnmountAfter(t, fs.dir)
 	return fs
-}
-
-// unmountAfter has the file system unmounted at the test's end, or when this program is killed: a frozen one would stay,
-// and hang whoever syncs all of them.
-func (fs *frozenFS) unmountAfter(t *testing.T) {
-	t.Helper()
-	const script = `trap "" HUP INT TERM; cat; fsfreeze -u "$0" 2>/dev/null; umount "$0" || umount -l "$0"`
-	keeper := exec.Command("sh", "-c", script, fs.dir)
-	var said bytes.Buffer
-	keeper.Stderr = &said
-	end, err := keeper.StdinPipe()
-	if err == nil {
-		err = keeper.Start()
-	}
-	if err != nil {
-		t.Fatal(errors.Join(err, unix.Unmount(fs.dir, 0)))
-	}
-	t.Cleanup(func() {
-		_ = end.Close()
-		if err := keeper.Wait(); err != nil || said.Len() > 0 {
-			t.Errorf("umount: %v: %s", err, said.String())
-		}
-	})
 }
 
 // ioctl calls ioctl on the file system.
