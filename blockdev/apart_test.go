@@ -70,6 +70,26 @@ func submitReads(v blockdev.Volume, done *atomic.Int64) {
 	}
 }
 
+// mustEndBeside submits reads on a thread that then makes a call, which hangs until thaw. It returns the call's error.
+func mustEndBeside(t *testing.T, reads blockdev.Volume, thaw func(), call func() error) error {
+	t.Helper()
+	var done atomic.Int64
+	returned := make(chan error)
+	go func() {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		submitReads(reads, &done)
+		returned <- call()
+	}()
+	ended := soon.Until(func() bool { return done.Load() == readsBeside })
+	thaw()
+	err := <-returned
+	if !ended {
+		t.Fatal("reads didn't end beside a call that hangs")
+	}
+	return err
+}
+
 // TestHangingNeighbor: a volume that hangs holds up nothing that another has in flight by io_uring. Such requests are
 // completed by the threads that submitted them, so those threads must not be the ones that hang.
 func TestHangingNeighbor(t *testing.T) {
@@ -172,21 +192,40 @@ func TestRefreshApart(t *testing.T) {
 		if !soon.Until(zeroing) {
 			t.Fatal("the zeroes aren't on their way")
 		}
-		var done atomic.Int64
-		refreshed := make(chan error)
-		go func() {
-			runtime.LockOSThread()
-			defer runtime.UnlockOSThread()
-			submitReads(fast, &done)
-			refreshed <- slow.(blockdev.Resizer).Refresh()
-		}()
-		ended := soon.Until(func() bool { return done.Load() == readsBeside })
-		thaw()
-		if err := errors.Join(<-zeroed, <-refreshed); err != nil {
+		err := mustEndBeside(t, fast, thaw, slow.(blockdev.Resizer).Refresh)
+		if err := errors.Join(<-zeroed, err); err != nil {
 			t.Fatal(err)
 		}
-		if !ended {
-			t.Fatal("reads didn't end while the size of another volume was queried")
+	}
+}
+
+// TestRemoveApart: nor does the removal of a volume from a directory.
+func TestRemoveApart(t *testing.T) {
+	dir, freeze, thaw := freezingFS(t, "ext4")
+	d, err := blockdev.OpenDirectory(dir, mib, blockdev.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	fast, err := blockdev.OpenFile(filepath.Join(t.TempDir(), "v"), blockdev.Options{Size: mib, IO: blockdev.IOUring})
+	if err != nil {
+		t.Skip(err)
+	}
+	defer fast.Close()
+	if err := volumetest.NewClient(fast).Write(directio.AlignedBlock(mib), 0, true); err != nil {
+		t.Fatal(err)
+	}
+	for range 10 {
+		v, err := d.Create("v", mib, 4096)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := v.Close(); err != nil {
+			t.Fatal(err)
+		}
+		freeze()
+		if err := mustEndBeside(t, fast, thaw, func() error { return d.Remove("v") }); err != nil {
+			t.Fatal(err)
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/nvme-anywhere/nvmeof/internal/aio"
 	"github.com/nvme-anywhere/nvmeof/statedir"
 )
 
@@ -92,8 +93,10 @@ func (d *Directory) Remove(name string) error {
 	if err != nil {
 		return err
 	}
-	if err := os.Remove(path); err != nil {
-		return err
-	}
-	return statedir.SyncDir(d.path)
+	aio.Apart(func() {
+		if err = os.Remove(path); err == nil { // which takes long if the file is large
+			err = statedir.SyncDir(d.path)
+		}
+	})
+	return err
 }

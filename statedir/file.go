@@ -8,6 +8,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/nvme-anywhere/nvmeof/internal/aio"
 )
 
 // CreateFile creates a file that must not exist yet. It appears with all of data or not at all, and when CreateFile
@@ -40,7 +42,13 @@ func missing(path string) bool {
 }
 
 // place creates a file next to path, if possible with the given owner, and calls name to give it its final name.
-func place(path string, data []byte, mode fs.FileMode, owner *syscall.Stat_t, name func(from, to string) error) error {
+// Meanwhile it waits for the disk.
+func place(path string, data []byte, mode fs.FileMode, owner *syscall.Stat_t, name func(from, to string) error) (err error) {
+	aio.Apart(func() { err = placeHere(path, data, mode, owner, name) })
+	return err
+}
+
+func placeHere(path string, data []byte, mode fs.FileMode, owner *syscall.Stat_t, name func(from, to string) error) error {
 	removeAbandoned(path)
 	f, err := createBeside(path)
 	if err != nil {

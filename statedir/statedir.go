@@ -11,6 +11,8 @@ import (
 	"sync"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/nvme-anywhere/nvmeof/internal/aio"
 )
 
 // ErrInUse means that another program uses the directory.
@@ -157,11 +159,19 @@ func (d *Dir) Save(name string, data []byte) error {
 // Delete deletes what is saved under a name, if there is anything, in the same way.
 func (d *Dir) Delete(name string) error { return d.change(name, remove) }
 
-// change has f change a file, and makes that durable, or undoes it. A second name keeps the old file for that: a system
-// that can't make names durable most likely can't write a file durably, either.
-func (d *Dir) change(name string, f func(path string) error) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+// change has f change a file, and makes that durable, or undoes it. Meanwhile it waits for the disk.
+func (d *Dir) change(name string, f func(path string) error) (err error) {
+	aio.Apart(func() {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		err = d.changeFile(name, f)
+	})
+	return err
+}
+
+// changeFile does the work of change. A second name keeps the old file, to undo it: a system that can't make names
+// durable most likely can't write a file durably, either.
+func (d *Dir) changeFile(name string, f func(path string) error) error {
 	path, err := d.file(name)
 	if err != nil {
 		return err

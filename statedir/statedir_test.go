@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nvme-anywhere/nvmeof/internal/hangtest"
 	"github.com/nvme-anywhere/nvmeof/internal/sandbox"
 )
 
@@ -195,6 +196,31 @@ func TestCrash(t *testing.T) {
 		}
 		d.Close()
 	}
+}
+
+// TestApart: saving waits for a disk, and must not hold up what a ring has under way on the caller's thread.
+func TestApart(t *testing.T) {
+	hangtest.BusyThread(t)
+	d := open(t, t.TempDir())
+	defer d.Close()
+	look := func(what string, err error, called, held bool) {
+		t.Helper()
+		if err != nil || !called || held {
+			t.Errorf("%s: called %v, a read was held up %v, %v", what, called, held, err)
+		}
+	}
+	called, held := false, false
+	err := d.change("a", func(string) error {
+		called, held = true, hangtest.Busy()
+		return nil
+	})
+	look("a file of a Dir", err, called, held)
+	called, held = false, false
+	err = place(filepath.Join(t.TempDir(), "a"), nil, 0o600, nil, func(string, string) error {
+		called, held = true, hangtest.Busy()
+		return nil
+	})
+	look("a single file", err, called, held)
 }
 
 // TestNoSyncOfNames: state can be kept on a file system that can't sync a directory.

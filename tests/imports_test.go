@@ -43,7 +43,7 @@ var testsMay = map[string][]string{
 	"blockdev":              {"blockdev/...", "internal/crash", "internal/hangtest", "internal/sandbox"},
 	"blockdev/wrap":         {"blockdev/..."},
 	"persist":               {"blockdev/...", "internal/crash", "internal/hangtest", "internal/sandbox"},
-	"statedir":              {"internal/sandbox"},
+	"statedir":              {"internal/hangtest", "internal/sandbox"},
 	"internal/udp":          {"internal/..."},
 	"internal/aio":          {"internal/sandbox"},
 	"internal/identity":     {"internal/sandbox"},
