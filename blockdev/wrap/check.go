@@ -86,8 +86,11 @@ func (k *Checker) Submit(r *blockdev.Request) {
 		return
 	}
 	info, n := k.below.Info(), c.note()
-	n.begun = blockdev.Check(&info, info.Size, &c.down) == nil && r.Op != blockdev.OpFlush
-	if n.begun {
+	if err := blockdev.Check(&info, info.Size, &c.down); err != nil {
+		k.leave(c, err) // the volume might have grown by the time it looks
+		return
+	}
+	if n.begun = r.Op != blockdev.OpFlush; n.begun {
 		k.begin(c)
 	}
 	k.below.Submit(&c.down)

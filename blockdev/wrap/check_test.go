@@ -234,6 +234,28 @@ func TestCheckCutDuringWrite(t *testing.T) {
 	}
 }
 
+// TestCheckRefused: a request that is refused isn't passed on to the volume, which may have grown, so that it would be done
+// without the checker's knowledge.
+func TestCheckRefused(t *testing.T) {
+	const block = 4096
+	inner, err := blockdev.OpenFile(filepath.Join(t.TempDir(), "v"), blockdev.Options{Size: block, BlockSize: block})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &inHand{Resizer: inner.(blockdev.Resizer)}
+	k := wrap.NewChecker(h)
+	r := &blockdev.Request{Op: blockdev.OpWrite, Offset: block, Length: block, Bufs: [][]byte{make([]byte, block)},
+		Complete: func(*blockdev.Request) {}}
+	k.Submit(r)
+	if h.held != nil {
+		t.Error("passed on")
+		h.held.End(nil)
+	}
+	if err := k.Close(); err != nil || !errors.Is(r.Err, blockdev.ErrRange) {
+		t.Errorf("%v; %v", r.Err, err)
+	}
+}
+
 // TestCheckUntouched: what is known of a block isn't changed by a request that is refused, nor by a flush, whatever range
 // that has.
 func TestCheckUntouched(t *testing.T) {
