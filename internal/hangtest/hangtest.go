@@ -3,6 +3,7 @@ package hangtest
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"os"
 	"os/exec"
@@ -22,7 +23,7 @@ func UnmountAfter(t testing.TB, dir string) {
 	t.Helper()
 	const script = `trap "" HUP INT TERM; trap : USR1; exec 3<&0; cat <&3 & wait $!
 		fsfreeze -u "$0" 2>/dev/null; ! mountpoint -q "$0" || umount "$0" || umount -l "$0"`
-	keeper := exec.Command("sh", "-c", script, dir)
+	keeper := exec.CommandContext(context.Background(), "sh", "-c", script, dir)
 	keeper.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: unix.SIGUSR1}
 	var said bytes.Buffer
 	keeper.Stderr = &said
