@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -219,6 +220,23 @@ func TestAddPathAgain(t *testing.T) {
 	})
 }
 
+// newSecret returns a secret for a test.
+func (r *rig) newSecret() *dhchap.Secret {
+	secret, err := dhchap.Generate(0, 32)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return secret
+}
+
+// demand has the target demand that the host authenticates itself as a says.
+func (r *rig) demand(a *host.Authentication) {
+	hosts := map[string]target.HostSecrets{hostNQN: {Host: a.Secret, Controller: a.ControllerSecret}}
+	if err := r.tgt.SetAuthentication(&target.Authentication{Hosts: hosts, DHGroups: []nvme.DHGroup{nvme.DHNull}}); err != nil {
+		r.t.Error(err)
+	}
+}
+
 // TestNewSecrets: a path that exists connects again with the secrets that it was added with last, as its controller does
 // since it was given them.
 func TestNewSecrets(t *testing.T) {
@@ -226,15 +244,8 @@ func TestNewSecrets(t *testing.T) {
 		r := newRig(t, 1)
 		cfg := r.config().Paths[0]
 		change := func() {
-			secret, err := dhchap.Generate(0, 32)
-			if err != nil {
-				t.Fatal(err)
-			}
-			cfg.Authentication = &host.Authentication{Secret: secret}
-			hosts := map[string]target.HostSecrets{hostNQN: {Host: secret}}
-			if err := r.tgt.SetAuthentication(&target.Authentication{Hosts: hosts, DHGroups: []nvme.DHGroup{nvme.DHNull}}); err != nil {
-				t.Fatal(err)
-			}
+			cfg.Authentication = &host.Authentication{Secret: r.newSecret()}
+			r.demand(cfg.Authentication)
 		}
 		change()
 		s, n := r.connect(func(c *Config) { c.Paths[0] = cfg })
@@ -251,6 +262,49 @@ func TestNewSecrets(t *testing.T) {
 		}
 		mustRead(t, n, 0, 0)
 	})
+}
+
+// TestNewSecretsMeanwhile: a path that is given other secrets while it connects tries them, although the former ones are
+// wrong by then; it is given up if these are wrong, too.
+func TestNewSecretsMeanwhile(t *testing.T) {
+	for _, right := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t, 1)
+			former := host.Authentication{Secret: r.newSecret(), ControllerSecret: r.newSecret()}
+			other, wrong := former, former
+			other.ControllerSecret, wrong.ControllerSecret = r.newSecret(), r.newSecret()
+			r.demand(&former)
+			cfg := r.config().Paths[0]
+			cfg.Authentication = &former
+			s, n := r.connect(func(c *Config) { c.Paths[0] = cfg })
+			defer r.close(s)
+			r.links[0].cut()
+			synctest.Wait()
+			during := sync.OnceFunc(func() { // the admin queue is connected by then, and the I/O queue isn't
+				cfg.Authentication = &other
+				r.demand(&other)
+				if !right {
+					r.demand(&wrong)
+				}
+				if err := s.AddPath(cfg); err != nil {
+					t.Error(err)
+				}
+			})
+			r.links[0].set(func(l *link) { l.answerAdmin = func(*nvme.Command, *nvme.Completion) { during() } })
+			r.links[0].restore(r.tgt)
+			time.Sleep(time.Second)
+			want, failures := Live, uint64(1)
+			if !right {
+				want, failures = GivenUp, 2
+			}
+			if p := s.Paths()[0]; p.State != want || p.Counters.Failures.Load() != failures {
+				t.Errorf("the path is %v after %d failures, want %v after %d: %v", p.State, p.Counters.Failures.Load(), want, failures, p.Err)
+			}
+			if right {
+				mustRead(t, n, 0, 0)
+			}
+		})
+	}
 }
 
 // TestStopWaitingEndsDelays: StopWaiting ends requests that wait for the delay that a controller asked for, which

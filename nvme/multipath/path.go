@@ -23,12 +23,13 @@ type path struct {
 	closed   error         // the error of the shutdown by Subsystem.Close, valid when run has returned
 
 	// Guarded by Subsystem.mu.
-	state  State
-	since  time.Time
-	err    error // why it isn't live
-	ctrl   *host.Controller
-	groups groups
-	spaces map[*space]*way // of ctrl
+	state   State
+	since   time.Time
+	err     error                // why it isn't live
+	secrets *host.Authentication // of the last attempt; cfg has those of the next
+	ctrl    *host.Controller
+	groups  groups
+	spaces  map[*space]*way // of ctrl
 }
 
 func newPath(s *Subsystem, cfg *host.Config) *path {
@@ -75,8 +76,24 @@ func (p *path) status() PathStatus {
 
 // become sets the state, for every state except Live, which join sets.
 func (p *path) become(state State, err error) {
+	p.sub.mu.Lock()
+	p.enter(state, err)
+}
+
+// giveUp gives the path up, because err is final; but not if it has been given other secrets during the attempt.
+func (p *path) giveUp(err error) bool {
+	p.sub.mu.Lock()
+	if p.cfg.Authentication != p.secrets {
+		p.sub.mu.Unlock()
+		return false
+	}
+	p.enter(GivenUp, err)
+	return true
+}
+
+// enter is become with mu held, which it releases.
+func (p *path) enter(state State, err error) {
 	s := p.sub
-	s.mu.Lock()
 	changed := p.state != state
 	if changed {
 		p.since = time.Now()
@@ -119,8 +136,7 @@ func (p *path) run() {
 			err = p.serve(ctx, c)
 			wait = newBackoff(p.sub.cfg.ReconnectDelay)
 			lost, down = time.Now(), Reconnecting
-		} else if final(err) {
-			p.become(GivenUp, err)
+		} else if final(err) && p.giveUp(err) {
 			return
 		}
 		if ctx.Err() != nil {
@@ -169,6 +185,7 @@ func (p *path) reconnect(ctx context.Context, lost time.Time) (*host.Controller,
 func (p *path) connect(ctx context.Context) (*host.Controller, error) {
 	p.sub.mu.Lock()
 	cfg := p.cfg
+	p.secrets = cfg.Authentication
 	p.sub.mu.Unlock()
 	c, err := host.Connect(ctx, cfg)
 	if err == nil {
