@@ -31,7 +31,8 @@ type delayed struct {
 	due   int64 // in soon: when the answer is due, by monotonic
 }
 
-// NewDelay delays each answer of v by a random time from least to most.
+// NewDelay delays each answer of v by a random time from least to most. Less than a millisecond is real time even in a
+// bubble of testing/synctest, whose clock stands still meanwhile.
 func NewDelay(v blockdev.Volume, least, most time.Duration) *Delay {
 	mode := fmt.Sprintf("delayed by %v", least)
 	if most > least {

@@ -35,7 +35,8 @@ type CMID interface {
 	PathMTU() (mtu MTU, vendorOptions uint32)
 
 	// CreateQP makes an RC queue pair in state INIT, which the identifier moves through its states as the connection is
-	// established and ends (rdma_create_qp).
+	// established and ends (rdma_create_qp). It allows its peer everything that a key does; READs and atomics only if
+	// there are responder resources.
 	CreateQP(pd PD, init QPInitAttr) (QP, error)
 	QP() QP
 
@@ -43,8 +44,8 @@ type CMID interface {
 	// CMConnectError, or CMDisconnected if the peer accepts and then ends the connection before it is established here.
 	Connect(ConnParam) error
 
-	// Listen accepts connection requests at local; a zero address means every device of the manager. At most backlog
-	// requests wait for Accept or Reject.
+	// Listen accepts connection requests at local; a zero address means every device of the manager, and port 0 a free
+	// port, which LocalAddr returns. At most backlog requests wait for Accept or Reject.
 	Listen(local netip.AddrPort, backlog int) error
 	// Accept answers a connection request: the QP moves to RTS and the REP is sent. InitiatorDepth must not exceed that
 	// of the request; a provider may lower it, or refuse. The event is CMEstablished, when the peer confirms or sends

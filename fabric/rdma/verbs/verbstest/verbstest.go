@@ -18,7 +18,7 @@ import (
 
 // Config says how RNICs of a provider are opened, and what they lack.
 type Config struct {
-	// New opens two RNICs that reach each other. They are closed with the test, unless the suite has closed them.
+	// New opens two RNICs that reach each other, and has t.Cleanup close them; the suite may have closed them before.
 	New func(t *testing.T) (host, target RNIC)
 	// Lacks are the operations that the RNICs refuse with verbs.ErrUnsupported. Those without WRBindMW have no memory
 	// windows.
