@@ -1,7 +1,6 @@
 package target
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -55,7 +54,7 @@ func (ns *Namespace) loadReservation() error {
 
 func parseReservation(b []byte) (*reservation, error) {
 	var s savedReservation
-	if err := json.Unmarshal(b, &s); err != nil {
+	if err := parseState(b, &s); err != nil {
 		return nil, err
 	}
 	v := &reservation{generation: s.Generation, kind: s.Type, persist: s.Persist}

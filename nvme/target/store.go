@@ -1,8 +1,10 @@
 package target
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
@@ -42,7 +44,7 @@ func (ns *Namespace) loadState(what string) ([]byte, error) {
 		return nil, err
 	}
 	var s storedState
-	if err := json.Unmarshal(b, &s); err != nil {
+	if err := parseState(b, &s); err != nil {
 		return nil, ns.stateError(what, err)
 	}
 	if s.State == nil {
@@ -68,6 +70,20 @@ func (ns *Namespace) refuseFormer() error {
 		if b != nil && (json.Unmarshal(b, &s) != nil || s.State == nil || s.Volume == volume) {
 			return stateError(name, errors.New("it is of an earlier version: delete it, and have hosts set again what it says"))
 		}
+	}
+	return nil
+}
+
+// parseState parses state that was saved. It refuses what another version of the program added: what that says would end
+// silently, at the latest with the next Save.
+func parseState(b []byte, v any) error {
+	if err := json.Unmarshal(b, v); err != nil {
+		return err
+	}
+	d := json.NewDecoder(bytes.NewReader(b))
+	d.DisallowUnknownFields()
+	if err := d.Decode(v); err != nil {
+		return fmt.Errorf("it is of another version: %w", err)
 	}
 	return nil
 }
@@ -142,7 +158,7 @@ func (s *Subsystem) loadState(what string, v any) error {
 	if err != nil || b == nil {
 		return err
 	}
-	if err := json.Unmarshal(b, v); err != nil {
+	if err := parseState(b, v); err != nil {
 		return s.stateError(what, err)
 	}
 	return nil

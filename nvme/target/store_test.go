@@ -14,16 +14,12 @@ import (
 // or serves a host, to which the data shows in logs and reports that make sense.
 func FuzzState(tf *testing.F) {
 	f := fuzzing.New(tf)
-	for i, saved := range []string{
-		`{"persist":true,"generation":3,"type":1,"holder":"00000000-0000-0000-0000-000000000001","registrants":[{"host":"00000000-0000-0000-0000-000000000001","key":7}]}`,
-		`[{"first":0,"end":8},{"first":16,"end":17}]`,
-		"write protected\n",
-		`{"created":[{"nsid":513,"uuid":"00000000-0000-4000-8000-000000000002","size":8192,"block_size":512,"ana_group":1}],"hosts":{"nqn.2024-01.com.example:host1":[513]},"pending":["00000000-0000-4000-8000-000000000003"]}`,
-		`{"state":2,"cdw10":2,"cdw11":0,"namespaces":[1],"passes":0}`,
-		`{"power_cycles":2,"generation":1,"events":[{"Type":4,"Revision":1,"CNTLID":0,"Timestamp":1,"Data":"AAAA"}]}`,
-	} {
-		f.Add(uint8(i), []byte(saved))
+	forms := storedForms()
+	for i, name := range []string{formReservation, formUncorrectable, formProtected, formNamespaces, formSanitize, formEvents} {
+		f.Add(uint8(i), []byte(forms[name]))
 	}
+	f.Add(uint8(3), []byte(`{"created":[],"attachments":{},"pending":["00000000-0000-4000-8000-000000000003"]}`))
+	f.Add(uint8(4), []byte(`{"state":2,"cdw10":2,"cdw11":0,"uuids":[],"passes":0}`))
 	f.Add(uint8(5), []byte(`{"events":[{"Type":4,"Data":"`+base64.StdEncoding.EncodeToString(make([]byte, 1<<16))+`"}]}`))
 	f.Fuzz(func(t *testing.T, which uint8, saved []byte) {
 		volume := newTestVolume(8192, 512)

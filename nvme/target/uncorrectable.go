@@ -2,7 +2,6 @@ package target
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"sync"
@@ -112,7 +111,7 @@ func (ns *Namespace) loadBad() error {
 		return err
 	}
 	var saved, ranges []blockRange
-	if err := json.Unmarshal(data, &saved); err != nil {
+	if err := parseState(data, &saved); err != nil {
 		return ns.stateError(stateUncorrectable, err)
 	}
 	for _, r := range saved {
