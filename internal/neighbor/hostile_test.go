@@ -220,16 +220,21 @@ func TestOtherAnswer(t *testing.T) {
 	}
 }
 
-// hear accepts a connection, and reads the offer.
+// hear accepts a connection, and reads the offer: what it says, and where, is the same in every version with rings of
+// this layout.
 func hear(t *testing.T, l *net.UnixListener) *net.UnixConn {
 	t.Helper()
+	if got, want := l.Addr().String(), "@nvmeof/rnic/"+high.String(); got != want {
+		t.Errorf("met at %s, want %s", got, want)
+	}
 	conn, err := l.AcceptUnix()
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = conn.Close() })
-	if n, err := conn.Read(make([]byte, maxOffer)); err != nil {
-		t.Fatalf("%d bytes of an offer, %v", n, err)
+	var b [maxOffer]byte
+	if n, err := conn.Read(b[:]); err != nil || string(b[:n]) != "rings 1 "+low.String() {
+		t.Fatalf("an offer %q, %v", b[:n], err)
 	}
 	return conn
 }

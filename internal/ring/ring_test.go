@@ -2,6 +2,7 @@ package ring
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"math"
 	"math/rand/v2"
@@ -69,6 +70,37 @@ func TestTrainsPassUnchanged(t *testing.T) {
 	}
 	if put(w, MaxTrain+1, 0) {
 		t.Error("a train took more than the longest may")
+	}
+}
+
+// TestLayout pins where things are in the memory, which programs of several versions share. Another layout takes another
+// number in the offer of package neighbor.
+func TestLayout(t *testing.T) {
+	b := pages()
+	w, err := NewWriter(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := NewReader(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := func(off int) uint64 { return binary.NativeEndian.Uint64(b[off:]) }
+	put(w, 100, 7)
+	take(t, r, 100, 7)
+	r.Release()
+	put(w, 8, 9)
+	r.Sleep()
+	const second = 4096 + 128
+	if len(b) != 4096+2<<20 || at(0) != 192 || at(64) != 128 || at(128) != 1 {
+		t.Errorf("%d bytes; %d written, %d taken, sleep %d", len(b), at(0), at(64), at(128))
+	}
+	var header []byte
+	for _, field := range []uint32{8, 3, 9, 0} { // bytes, bytes of a datagram, class
+		header = binary.NativeEndian.AppendUint32(header, field)
+	}
+	if want := append(header, bytes.Repeat([]byte{9}, 8)...); !bytes.Equal(b[second:second+24], want) {
+		t.Errorf("a train is %x, want %x", b[second:second+24], want)
 	}
 }
 

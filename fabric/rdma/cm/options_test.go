@@ -9,6 +9,27 @@ import (
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
 )
 
+// TestOptionsGolden pins the options that docs/recovery.md gives: another program of our kind, of another version,
+// knows us by them.
+func TestOptionsGolden(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNetwork()
+		host, target := newNodeOf(t, n, "127.0.0.2", 0x4e5641), newNodeOf(t, n, "127.0.0.1", 0x4e5641)
+		host.m.cfg.VendorOptions = func(netip.Addr) uint32 { return 0x3e }
+		target.m.cfg.VendorOptions = func(netip.Addr) uint32 { return 0x2f }
+		defer host.m.Close()
+		defer target.m.Close()
+		l := target.listen(0)
+		h := host.connect(target.addr)
+		established(h, l)
+		req := n.sent(host.addr, mad.AttrREQ)[0].msg.(*mad.REQ)
+		rep := n.sent(target.addr, mad.AttrREP)[0].msg.(*mad.REP)
+		if req.Options != 0x4e564103+24+32+64+128 || rep.Options != 0x4e564100+24+32+128 {
+			t.Errorf("options %#x and %#x", req.Options, rep.Options)
+		}
+	})
+}
+
 // TestForeignAnswer: another vendor's answer is ignored, whatever its features would mean here.
 func TestForeignAnswer(t *testing.T) {
 	pair(t, func(t *testing.T, n *network, host, _ *node, _ *end) {

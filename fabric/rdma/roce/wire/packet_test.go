@@ -102,6 +102,54 @@ var packets = []struct {
 		},
 	},
 	{
+		name: "selective acknowledgement of the second and the ninth packet", total: 24,
+		hex: "c0 20 ffff 00 000011 00 00000c 60000007 0201",
+		want: Packet{
+			BTH:  BTH{Opcode: SelectiveAck, PadCnt: 2, PKey: 0xffff, DestQP: 0x11, PSN: 12},
+			AETH: AETH{Syndrome: NAKPSNSequenceError, MSN: 7}, Payload: arrived(1, 8),
+		},
+	},
+	{
+		name: "WRITE and SEND", total: 40,
+		hex: "c1 30 ffff 00 000011 80 00000d 0123456789abcdef 11223344 00000002 6162636465",
+		want: Packet{
+			BTH:  BTH{Opcode: WriteSend, PadCnt: 3, PKey: 0xffff, DestQP: 0x11, AckReq: true, PSN: 13},
+			RETH: RETH{VA: 0x0123456789abcdef, RKey: 0x11223344, Length: 2}, Payload: []byte("abcde"),
+		},
+	},
+	{
+		name: "WRITE and SEND with Invalidate", total: 40,
+		hex: "c2 00 ffff 00 000011 80 00000d 0123456789abcdef 11223344 00000002 deadbeef 61626364",
+		want: Packet{
+			BTH:  BTH{Opcode: WriteSendWithInv, PKey: 0xffff, DestQP: 0x11, AckReq: true, PSN: 13},
+			RETH: RETH{VA: 0x0123456789abcdef, RKey: 0x11223344, Length: 2}, IETH: IETH{RKey: 0xdeadbeef}, Payload: []byte("abcd"),
+		},
+	},
+	{
+		name: "WRITE and SEND, with an acknowledgement", total: 40,
+		hex: "e1 00 ffff 00 000011 80 00000d 0123456789abcdef 11223344 00000002 00000007 61626364",
+		want: Packet{
+			BTH:  BTH{Opcode: WriteSendAck, PKey: 0xffff, DestQP: 0x11, AckReq: true, PSN: 13},
+			RETH: RETH{VA: 0x0123456789abcdef, RKey: 0x11223344, Length: 2}, AckPSN: 7, Payload: []byte("abcd"),
+		},
+	},
+	{
+		name: "RDMA READ request with an acknowledgement", total: 36,
+		hex: "ec 00 ffff 00 000011 00 000004 0123456789abcdef 11223344 00001000 00000007",
+		want: Packet{
+			BTH:  BTH{Opcode: ReadRequestAck, PKey: 0xffff, DestQP: 0x11, PSN: 4},
+			RETH: RETH{VA: 0x0123456789abcdef, RKey: 0x11223344, Length: 4096}, AckPSN: 7,
+		},
+	},
+	{
+		name: "SEND with Invalidate, with an acknowledgement", total: 28,
+		hex: "f7 00 ffff 00 000011 80 00000c deadbeef 00000007 61626364",
+		want: Packet{
+			BTH:  BTH{Opcode: SendOnlyWithInvAck, PKey: 0xffff, DestQP: 0x11, AckReq: true, PSN: 12},
+			IETH: IETH{RKey: 0xdeadbeef}, AckPSN: 7, Payload: []byte("abcd"),
+		},
+	},
+	{
 		name: "SEND with an acknowledgement", total: 24,
 		hex:  "e4 00 ffff 00 000011 80 00000c 00fffffe 61626364",
 		want: Packet{BTH: BTH{Opcode: SendOnlyAck, PKey: 0xffff, DestQP: 0x11, AckReq: true, PSN: 12}, AckPSN: 0xfffffe, Payload: []byte("abcd")},
@@ -119,6 +167,15 @@ var packets = []struct {
 		hex:  "81 00 ffff 40 000118 00 000000 00000000000000000000000000000000",
 		want: Packet{BTH: BTH{Opcode: CNP, BECN: true, PKey: 0xffff, DestQP: 0x118}, Payload: make([]byte, 16)},
 	},
+}
+
+// arrived is the payload of a SelectiveAck for two bytes' worth of packets.
+func arrived(packets ...int) Arrived {
+	a := make(Arrived, 2)
+	for _, i := range packets {
+		a.Set(i)
+	}
+	return a
 }
 
 // TestPad: a payload of any length, the longest included, is padded to a multiple of four and parsed unchanged,
