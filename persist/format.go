@@ -72,7 +72,7 @@ type versionError struct {
 }
 
 func (e *versionError) Error() string {
-	return fmt.Sprintf("its format has version %d, this program knows %d", e.version, formatVersion)
+	return fmt.Sprintf("its format has version %d, this program knows %d: use a later one", e.version, formatVersion)
 }
 
 // superblock is the content of a copy of the superblock.

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/nvme-anywhere/nvmeof/blockdev"
+	"github.com/nvme-anywhere/nvmeof/blockdev/volumetest"
 	"github.com/nvme-anywhere/nvmeof/internal/fuzzing"
 )
 
@@ -306,8 +307,48 @@ func TestLaterFormatOnly(t *testing.T) {
 	for i := range int64(superCopies) {
 		patch(t, path, i*superSize, b)
 	}
-	if err := tryOpen(t, path); err == nil || !strings.Contains(err.Error(), "version 2") {
+	if err := tryOpen(t, path); err == nil || !strings.Contains(err.Error(), "its format has version 2, this program knows 1: use a later one") {
 		t.Error(err)
+	}
+}
+
+// TestVolumeGolden opens a volume that is made here byte by byte as docs/pmem.md says, as any version 1 may have left it.
+func TestVolumeGolden(t *testing.T) {
+	le := binary.LittleEndian
+	super := make([]byte, 4096)
+	copy(super, "NVMEPMEM")
+	le.PutUint32(super[8:], 1)  // version
+	le.PutUint64(super[16:], 7) // generation: this is the second copy
+	le.PutUint32(super[24:], 4096)
+	le.PutUint32(super[28:], 1)
+	copy(super[32:], "\x10\x11\x12\x13\x14\x15\x16\x17")
+	for i, v := range []uint64{0, 256, 8192, 12288, 16384, 1280} {
+		le.PutUint64(super[128+8*i:], v)
+	}
+	setSum(super)
+	path := filepath.Join(t.TempDir(), "v")
+	if err := os.WriteFile(path, make([]byte, 16384+1280*4096), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	data := bytes.Repeat([]byte("golden.."), 512)
+	patch(t, path, 4096, super)
+	patch(t, path, 8192+8*5, []byte{0x2c, 1, 0, 0, 0, 0, 0x99, 0xfa})                // block 5 is at 300
+	patch(t, path, 8192+8*6, []byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xda, 0xf6}) // block 6 was given up
+	patch(t, path, 300*4096, data)
+
+	v := mustOpen(t, path, blockdev.Options{})
+	defer mustClose(t, v)
+	c, got := volumetest.NewClient(v), make([]byte, 4096)
+	for lba, want := range map[int64][]byte{4: make([]byte, 4096), 5: data} {
+		if err := c.Read(got, lba*4096); err != nil || !bytes.Equal(got, want) {
+			t.Errorf("block %d: %.8q, %v", lba, got, err)
+		}
+	}
+	if err := c.Read(got, 6*4096); !errors.Is(err, blockdev.ErrMedium) {
+		t.Errorf("block 6: %v", err)
+	}
+	if v.super.generation < 8 || v.Info().Size != 256*4096 {
+		t.Errorf("generation %d, %d bytes", v.super.generation, v.Info().Size)
 	}
 }
 
