@@ -19,6 +19,11 @@ const (
 	someUUID = "6fb0b2a5-3c1d-4b8e-9d5a-1f2e3d4c5b6a"
 	otherID  = "11111111-2222-3333-4444-555555555555"
 	someNQN  = "nqn.2014-08.org.nvmexpress:uuid:" + someUUID
+
+	// What is derived from a machine's identity and from a name must never change: reservations and access are lost
+	// with it. These are UUIDs of version 5 of "nvmeof host " and either, in the namespace of OIDs, calculated separately.
+	ofMachine = "532a92d5-d6a6-5524-a0de-b107cf3bb6f0"
+	ofName    = "75c1a104-a9bc-5688-84df-2c1370783828"
 )
 
 func put(t *testing.T, path, text string) {
@@ -47,10 +52,10 @@ func TestLoad(t *testing.T) {
 		"both":          {map[string]string{"etc/hostnqn": someNQN + "\n", "etc/hostid": otherID + "\n"}, someNQN, otherID, "etc/hostnqn", ""},
 		"name":          {map[string]string{"etc/hostnqn": someNQN}, someNQN, someUUID, "etc/hostnqn", ""},
 		"UUID":          {map[string]string{"etc/hostid": someUUID}, someNQN, someUUID, "etc/hostid", ""},
-		"other form":    {map[string]string{"etc/hostnqn": "nqn.2024-01.com.example:me"}, "nqn.2024-01.com.example:me", "", "etc/hostnqn", ""},
+		"other form":    {map[string]string{"etc/hostnqn": "nqn.2024-01.com.example:me"}, "nqn.2024-01.com.example:me", ofName, "etc/hostnqn", ""},
 		"user":          {map[string]string{"home/nvme/hostnqn": someNQN, "machine-id": "x"}, someNQN, someUUID, "home/nvme/hostnqn", ""},
 		"system first":  {map[string]string{"etc/hostid": otherID, "home/nvme/hostnqn": someNQN}, "", otherID, "etc/hostid", ""},
-		"machine":       {map[string]string{"machine-id": "0123456789abcdef"}, "", "", "machine-id", ""},
+		"machine":       {map[string]string{"machine-id": "0123456789abcdef\n"}, "nqn.2014-08.org.nvmexpress:uuid:" + ofMachine, ofMachine, "machine-id", ""},
 		"first boot":    {map[string]string{"machine-id": "uninitialized\n"}, "", "", "home/nvme/hostnqn", ""},
 		"zero machine":  {map[string]string{"machine-id": strings.Repeat("0", 32) + "\n"}, "", "", "home/nvme/hostnqn", ""},
 		"nothing":       {nil, "", "", "home/nvme/hostnqn", ""},
