@@ -68,7 +68,7 @@ func (c *Client) Change(ctx context.Context, edit func(*config.Config) error) er
 		}
 		cfg, err := config.Parse("the target's configuration", b)
 		if err != nil {
-			return err
+			return fmt.Errorf("the target is of another version, use that for ctl: %w", err)
 		}
 		if err := edit(cfg); err != nil {
 			return err

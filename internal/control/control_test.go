@@ -299,7 +299,8 @@ func TestServeLeftBehind(t *testing.T) {
 	}
 }
 
-// TestOtherServer: what isn't the interface of a target is reported with its answer.
+// TestOtherServer: what isn't the interface of a target is reported with its answer, and a configuration of a later
+// version as such.
 func TestOtherServer(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "socket")
 	l, err := net.Listen("unix", path)
@@ -307,11 +308,14 @@ func TestOtherServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == pathStatus {
+		switch r.URL.Path {
+		case pathStatus:
 			_, _ = w.Write([]byte("<html>"))
-			return
+		case pathConfig:
+			_, _ = w.Write([]byte("network:\n  hops: 3\n"))
+		default:
+			http.Error(w, "{}", http.StatusTeapot)
 		}
-		http.Error(w, "{}", http.StatusTeapot)
 	})}
 	var over sync.WaitGroup
 	over.Go(func() { _ = s.Serve(l) })
@@ -323,6 +327,10 @@ func TestOtherServer(t *testing.T) {
 	}
 	if _, err := c.Status(t.Context()); err == nil {
 		t.Error("there is a status")
+	}
+	err = c.Change(t.Context(), func(*config.Config) error { t.Error("there is a configuration"); return nil })
+	if want := `the target is of another version, use that for ctl: the target's configuration:2: there is no key "hops"`; err == nil || !strings.HasPrefix(err.Error(), want) {
+		t.Errorf("change: %v, want %s", err, want)
 	}
 }
 
