@@ -121,7 +121,7 @@ func (h *authHost) run() error {
 
 const (
 	authRequired = nvme.StatusAuthenticationRequired | dnr
-	authDenied   = nvme.StatusOperationDenied | dnr
+	authDenied   = nvme.StatusOperationDenied // a host that connects again with the right secret may repeat them
 )
 
 // connectUnknown connects the admin queue of a host that has to authenticate itself.

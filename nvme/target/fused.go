@@ -49,7 +49,7 @@ func (q *Queue) holdFused(r *Request) {
 		}
 	}
 	if q.state.Load() == queueDenied {
-		r.fail(nvme.StatusOperationDenied, noLoc)
+		r.respond(nvme.StatusOperationDenied)
 		return
 	}
 	q.keep(r)

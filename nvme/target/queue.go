@@ -101,9 +101,9 @@ func (q *Queue) Submit(r *Request) {
 			r.fail(nvme.StatusAuthenticationRequired, noLoc)
 			return
 		}
-	case queueDenied:
+	case queueDenied: // without Do Not Retry: the command isn't at fault, and on another connection it may succeed
 		if !r.authenticates() {
-			r.fail(nvme.StatusOperationDenied, noLoc)
+			r.respond(nvme.StatusOperationDenied)
 			return
 		}
 	case queueDraining:
