@@ -139,7 +139,7 @@ func (q *hostQueue) takeReady() bool {
 	n := 0
 	alone := len(q.ready) == 1
 	for _, r := range q.ready {
-		if q.sqUsed+2 > q.sqSize {
+		if q.full() {
 			break
 		}
 		if !q.addCommand(r, alone) {
@@ -151,6 +151,9 @@ func (q *hostQueue) takeReady() bool {
 	q.takeRecvs()
 	return len(q.batch.send)+len(q.batch.recv) > 0
 }
+
+// full reports whether the send queue may have no room for a command. Called with mu held.
+func (q *hostQueue) full() bool { return q.sqUsed+2 > q.sqSize }
 
 // takeRecvs makes sure that there is a receive for each unanswered command. It posts no more than needed, and the most
 // recently used buffers first, so that a queue with little to do cycles through few buffers, which stay in the caches;
@@ -186,8 +189,8 @@ func (q *hostQueue) takeRevokes() {
 }
 
 // send adds a work request. An invalidation is always signaled, and its completion covers only itself; a command is
-// signaled every signalEvery sends, and always if its data is sent from its own place, and then covers itself and those
-// before it.
+// signaled every signalEvery sends, when it fills the queue, which then waits for it, and always if its data is sent from
+// its own place; then it covers itself and those before it.
 func (q *hostQueue) send(wr verbs.SendWR, kind, index int) {
 	q.sqUsed++
 	switch kind {
@@ -200,7 +203,7 @@ func (q *hostQueue) send(wr verbs.SendWR, kind, index int) {
 	default:
 		q.sqTail++
 		wr.WRID = wrID(kind, q.sqTail) // if it fails it completes without having been signaled
-		if q.sqTail == signalEvery {
+		if q.sqTail == signalEvery || q.full() {
 			wr.Flags = verbs.SendSignaled
 			q.sqTail = 0
 		}

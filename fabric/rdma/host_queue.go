@@ -70,8 +70,7 @@ type slot struct {
 	cqe nvme.Completion
 }
 
-// signalEvery bounds the number of sends between two signaled ones: few completions, but a full queue always has one on
-// the way.
+// signalEvery bounds the number of sends between two signaled ones: that of completions is small.
 const signalEvery = 8
 
 func (t *Transport) newQueue(id verbs.CMID, a host.QueueAttr) (*hostQueue, error) {

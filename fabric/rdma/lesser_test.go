@@ -135,6 +135,7 @@ func TestLesserDevice(t *testing.T) {
 		{"READs into one piece", lesserCM{windows: true, onDemand: true, attr: func(a *verbs.DeviceAttr) { a.MaxSGERd = 1 }}},
 		{"work requests with two pieces", lesserCM{windows: true, onDemand: true, attr: func(a *verbs.DeviceAttr) { a.MaxSGE = 2 }}},
 		{"short send queues", lesserCM{windows: true, onDemand: true, attr: func(a *verbs.DeviceAttr) { a.MaxQPWR = 24 }}},
+		{"shorter send queues", lesserCM{windows: true, onDemand: true, attr: func(a *verbs.DeviceAttr) { a.MaxQPWR = 8 }}},
 		{"one READ at once", lesserCM{windows: true, onDemand: true, attr: func(a *verbs.DeviceAttr) { a.MaxQPRdAtom = 1 }}},
 		{"no windows", lesserCM{onDemand: true}},
 		{"memory only pinned", lesserCM{windows: true}},
