@@ -31,8 +31,8 @@ func (c *Controller) Sanitize(ctx context.Context, a nvme.SanitizeAction, flags 
 	if c.identity.SANICAP&actions == 0 {
 		return fmt.Errorf("nvme: %s: %w (SANICAP is %#x)", cmd.Opcode().AdminName(), ErrUnsupported, c.identity.SANICAP)
 	}
-	if cmd.SanitizeAction() != a || a == nvme.SanitizeOverwrite && (passes < 1 || passes > 16) {
-		return fmt.Errorf("nvme: %s: %w: action %d with flags %#x, %d passes: want a known action, no others in the flags, 1 to 16 passes",
+	if cmd.SanitizeAction() != a || a == nvme.SanitizeOverwrite && nvme.SanitizePasses(cmd.CDW10()) != passes {
+		return fmt.Errorf("nvme: %s: %w: action %d with flags %#x, %d passes: want a known action and 1 to 16 passes, and neither in the flags",
 			cmd.Opcode().AdminName(), ErrRange, a, flags, passes)
 	}
 	_, err := c.command(ctx, &cmd, nil)

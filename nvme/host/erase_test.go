@@ -58,6 +58,7 @@ func TestEraseArguments(t *testing.T) {
 		"action":              c.Sanitize(t.Context(), 8|nvme.SanitizeBlockErase, 0, 1, 0),
 		"action in flags":     c.Sanitize(t.Context(), nvme.SanitizeBlockErase, uint32(nvme.SanitizeOverwrite), 1, 0),
 		"no pass":             c.Sanitize(t.Context(), nvme.SanitizeOverwrite, 0, 0, 0),
+		"passes in flags":     c.Sanitize(t.Context(), nvme.SanitizeOverwrite, 2<<4, 1, 0),
 		"more than 16 passes": c.Sanitize(t.Context(), nvme.SanitizeOverwrite, 0, 17, 0),
 	} {
 		if !errors.Is(err, ErrRange) {
