@@ -1,6 +1,9 @@
 package nvme
 
-import "unsafe"
+import (
+	"fmt"
+	"unsafe"
+)
 
 // ReservationNotificationSize is the size of the page in bytes.
 const ReservationNotificationSize = 64
@@ -9,7 +12,7 @@ const ReservationNotificationSize = 64
 // notification.
 type ReservationNotification struct {
 	Count uint64
-	Type  uint8 // 1 registration preempted, 2 reservation released, 3 reservation preempted
+	Type  uint8 // ResvNotice…
 	Pages uint8 // number of further notifications
 	_     [2]byte
 	NSID  uint32
@@ -24,4 +27,17 @@ func (p *ReservationNotification) AppendTo(b []byte) []byte { return appendPage(
 // Parse reads the page from b.
 func (p *ReservationNotification) Parse(b []byte) error {
 	return parsePage(b, p, ReservationNotificationSize, LogReservation.String())
+}
+
+func (p ReservationNotification) String() string {
+	what := fmt.Sprintf("reservation notification %d", p.Type)
+	switch p.Type {
+	case ResvNoticeRegistrationPreempted:
+		what = "registration preempted"
+	case ResvNoticeReleased:
+		what = "reservation released"
+	case ResvNoticePreempted:
+		what = "reservation preempted"
+	}
+	return fmt.Sprintf("%s, namespace %d", what, p.NSID)
 }

@@ -201,6 +201,17 @@ func TestReservationNotification(t *testing.T) {
 	if b := p.AppendTo(nil); len(b) != 64 || b[0] != 1 || b[8] != 2 || b[12] != 3 {
 		t.Errorf("page % x", b)
 	}
+	for kind, want := range map[uint8]string{
+		ResvNoticeRegistrationPreempted: "registration preempted, namespace 3",
+		ResvNoticeReleased:              "reservation released, namespace 3",
+		ResvNoticePreempted:             "reservation preempted, namespace 3",
+		9:                               "reservation notification 9, namespace 3",
+	} {
+		p.Type = kind
+		if got := p.String(); got != want {
+			t.Errorf("type %d: %q", kind, got)
+		}
+	}
 }
 
 func FuzzSMARTLog(f *testing.F)        { fuzzPage[*SMARTLog](f, "log-smart") }

@@ -33,7 +33,7 @@ var (
 )
 
 // serveReserved serves v with its state in dir, and connects two hosts.
-func serveReserved(t *testing.T, v blockdev.Volume, dir, path string) (owner, other *hostSide, told chan nvme.AsyncEvent) {
+func serveReserved(t *testing.T, v blockdev.Volume, dir, path string) (owner, other *hostSide, told chan nvme.ReservationNotification) {
 	t.Helper()
 	state, err := statedir.Open(dir)
 	if err != nil {
@@ -43,11 +43,11 @@ func serveReserved(t *testing.T, v blockdev.Volume, dir, path string) (owner, ot
 	_, remote := serveConfig(t, target.Config{Store: state, Subsystems: []target.SubsystemConfig{
 		{NQN: testNQN, AllowAnyHost: true, Namespaces: []target.NamespaceConfig{{Volume: v, UUID: [16]byte{1}}}},
 	}})
-	told = make(chan nvme.AsyncEvent, 8)
+	told = make(chan nvme.ReservationNotification, 8)
 	owner = dialHost(t, remote, path, func(c *host.Config) { c.HostID = ownerID })
 	other = dialHost(t, remote, path, func(c *host.Config) {
 		c.HostID = otherID
-		c.Event = func(_ *host.Controller, e nvme.AsyncEvent) { told <- e }
+		c.ReservationNotified = func(_ *host.Controller, n nvme.ReservationNotification) { told <- n }
 	})
 	return owner, other, told
 }
@@ -74,8 +74,8 @@ func reserve(t *testing.T, v blockdev.Volume, dir, path string) {
 	must(mine.ReservationAcquire(ctx, nvme.ResvAcquire, kind, nvme.ResvKeys{Current: 1}))
 	must(sendIO(t, other, ioOf(nvme.OpWrite, 1, 0, 1), block))
 	must(mine.ReservationRelease(ctx, nvme.ResvRelease, kind, 1))
-	if e := <-told; e != nvme.EventReservation {
-		t.Errorf("event %v", e)
+	if n := <-told; n.Type != nvme.ResvNoticeReleased || n.NSID != 1 {
+		t.Errorf("told of %v", n)
 	}
 	must(mine.ReservationAcquire(ctx, nvme.ResvAcquire, kind, nvme.ResvKeys{Current: 1}))
 	must(theirs.ReservationRegister(ctx, nvme.ResvUnregister, nvme.ResvKeys{Current: 2}, false, nvme.CPTPLKeep))

@@ -18,8 +18,9 @@ const mostNotices = 64
 // subscribe makes the controller of a configuration report to n.
 func (n notices) subscribe(c *host.Config) {
 	c.NamespacesChanged = func(_ *host.Controller, changed []uint32) { n.tell(changedText(changed)) }
+	c.ReservationNotified = func(_ *host.Controller, r nvme.ReservationNotification) { n.tell(r.String()) }
 	c.Event = func(_ *host.Controller, e nvme.AsyncEvent) {
-		if e != nvme.EventNamespaceChanged {
+		if e != nvme.EventNamespaceChanged && e != nvme.EventReservation {
 			n.tell(e.String())
 		}
 	}

@@ -16,9 +16,10 @@ func TestNotices(t *testing.T) {
 	c.NamespacesChanged(nil, []uint32{7, 2})
 	c.Event(nil, nvme.EventNamespaceChanged)
 	c.NamespacesChanged(nil, nil)
+	c.ReservationNotified(nil, nvme.ReservationNotification{Type: nvme.ResvNoticeReleased, NSID: 2})
 	c.Event(nil, nvme.EventReservation)
 	c.Event(nil, nvme.EventANAChanged)
-	for _, want := range []string{"namespaces changed: 2, 7", "namespaces changed", "reservation notification available"} {
+	for _, want := range []string{"namespaces changed: 2, 7", "namespaces changed", "reservation released, namespace 2"} {
 		if got := <-n; got != want {
 			t.Errorf("%q, want %q", got, want)
 		}

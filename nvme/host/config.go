@@ -54,6 +54,9 @@ type Config struct {
 	// none is named, any of them may have changed. It is called from a goroutine of the controller, one call at a
 	// time, and may use the controller, but not Close it.
 	NamespacesChanged func(c *Controller, changed []uint32)
+	// ReservationNotified is called in the same way for every reservation notification: what the controller has reported
+	// is gone from its log.
+	ReservationNotified func(c *Controller, n nvme.ReservationNotification)
 	// Event is called in the same way for every asynchronous event, after the log page that the event points to was
 	// read.
 	Event func(c *Controller, e nvme.AsyncEvent)

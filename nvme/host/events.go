@@ -153,9 +153,12 @@ func (c *Controller) handle(e nvme.AsyncEvent) {
 	c.cfg.Log.Debug("asynchronous event", c.logKeys("event", e)...)
 	var changed []uint32 // nil: any may have changed
 	var err error
-	if e == nvme.EventNamespaceChanged {
+	switch e {
+	case nvme.EventNamespaceChanged:
 		changed, err = c.changedNamespaces(ctx)
-	} else {
+	case nvme.EventReservation:
+		err = c.reservationNotices(ctx)
+	default:
 		err = c.clearEvent(ctx, e.LID())
 	}
 	if err != nil {
@@ -195,6 +198,30 @@ func (c *Controller) changedNamespaces(ctx context.Context) ([]uint32, error) {
 	var p nvme.ChangedNamespaces
 	err := p.Parse(b)
 	return p.NSIDs, err
+}
+
+// mostNotices bounds the notifications that are read for one event, against a controller that never runs out of them.
+const mostNotices = 256
+
+// reservationNotices reads the notifications that there are, each of which is a page of its own, and tells the owner.
+func (c *Controller) reservationNotices(ctx context.Context) error {
+	b := make([]byte, nvme.ReservationNotificationSize)
+	for range mostNotices {
+		if err := c.ReadLog(ctx, nvme.GetLogPage{LID: nvme.LogReservation, NSID: nvme.NSIDAll}, b); err != nil {
+			return err
+		}
+		var n nvme.ReservationNotification
+		if err := n.Parse(b); err != nil || n.Type == nvme.ResvNoticeNone {
+			return err
+		}
+		if c.cfg.ReservationNotified != nil {
+			c.cfg.ReservationNotified(c, n)
+		}
+		if n.Pages == 0 {
+			break
+		}
+	}
+	return nil
 }
 
 // clearEvent reads the beginning of a log page without retaining its event.
