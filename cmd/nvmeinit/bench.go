@@ -92,7 +92,7 @@ Patterns that write or trim destroy the content of the namespace.`,
 	fl.Lookup("output-format").Usage += " with every latency that was counted"
 	fl.StringVar(&f.metrics, "metrics", "", "`ADDRESS:PORT` to serve metrics for Prometheus on meanwhile")
 	f.conn.paths.add(c, "any of these")
-	f.conn.add(c, true)
+	f.conn.add(c, true) // but for --timeout, which is fio's other name of runtime
 	c.SetFlagErrorFunc(foreignFlag)
 	return c
 }
