@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
@@ -12,8 +13,18 @@ import (
 // badBlocks are the blocks that hosts marked with Write Uncorrectable: reading them fails with a media error until they
 // are written. They are kept in the Store if there is one, because the marks are as durable as data.
 type badBlocks struct {
-	mu     sync.Mutex
-	ranges []blockRange // ascending, not touching each other
+	mu sync.Mutex // held by who changes ranges, also while the change is saved
+	// ranges are ascending, and don't touch each other. Reads look at them in the transport's goroutine, which mustn't
+	// wait for the Store; so a list never changes.
+	ranges atomic.Pointer[[]blockRange]
+}
+
+// all returns the marks.
+func (b *badBlocks) all() []blockRange {
+	if p := b.ranges.Load(); p != nil {
+		return *p
+	}
+	return nil
 }
 
 // blockRange is the blocks from First on, and before End.
@@ -27,13 +38,12 @@ const maxBadRanges = 4096
 
 // first returns the first marked block in a range; false if there is none.
 func (b *badBlocks) first(r blockRange) (uint64, bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	i := endingFrom(b.ranges, r.First+1)
-	if i == len(b.ranges) || b.ranges[i].First >= r.End {
+	all := b.all()
+	i := endingFrom(all, r.First+1)
+	if i == len(all) || all[i].First >= r.End {
 		return 0, false
 	}
-	return max(b.ranges[i].First, r.First), true
+	return max(all[i].First, r.First), true
 }
 
 // endingFrom returns the index of the first of ascending ranges that ends at block or after it.
@@ -44,9 +54,7 @@ func endingFrom(ranges []blockRange, block uint64) int {
 
 // count returns the number of marked blocks.
 func (b *badBlocks) count() (n uint64) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for _, r := range b.ranges {
+	for _, r := range b.all() {
 		n += r.End - r.First
 	}
 	return n
@@ -85,11 +93,12 @@ func (ns *Namespace) mark(f func([]blockRange) []blockRange) error {
 	b := &ns.bad
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	next := f(slices.Clone(b.ranges))
+	now := b.all()
+	next := f(slices.Clone(now))
 	if len(next) > maxBadRanges {
-		return fmt.Errorf("namespace %d: %w: %d ranges are marked uncorrectable", ns.nsid, ErrLimit, len(b.ranges))
+		return fmt.Errorf("namespace %d: %w: %d ranges are marked uncorrectable", ns.nsid, ErrLimit, len(now))
 	}
-	if ns.store() != nil && !slices.Equal(next, b.ranges) {
+	if ns.store() != nil && !slices.Equal(next, now) {
 		if err := ns.saveState(stateUncorrectable, next); err != nil {
 			return err
 		}
@@ -100,7 +109,7 @@ func (ns *Namespace) mark(f func([]blockRange) []blockRange) error {
 
 // useBad makes marks effective. Called with the marks' mu held, or before anything uses them.
 func (ns *Namespace) useBad(ranges []blockRange) {
-	ns.bad.ranges = ranges
+	ns.bad.ranges.Store(&ranges)
 	ns.setState(nsDamaged, len(ranges) > 0)
 }
 

@@ -62,8 +62,8 @@ func TestWriteUncorrectable(t *testing.T) {
 	if n := tg.Snapshot().Subsystems[0].Namespaces[0].Uncorrectable; n != 4 {
 		t.Errorf("snapshot has %d uncorrectable blocks, want 4", n)
 	}
-	if want := []blockRange{{100, 102}, {104, 105}, {106, 107}}; !slices.Equal(ns.bad.ranges, want) {
-		t.Errorf("marked %v, want %v", ns.bad.ranges, want)
+	if want := []blockRange{{100, 102}, {104, 105}, {106, 107}}; !slices.Equal(ns.bad.all(), want) {
+		t.Errorf("marked %v, want %v", ns.bad.all(), want)
 	}
 	s.io.must(ioCommand(nvme.OpWrite, 96, 16, 0), data)
 	if ns.state.Load() != 0 {
@@ -158,6 +158,39 @@ func TestBlockRanges(t *testing.T) {
 	}
 }
 
+// TestMarksSavedSlowly: while a change of the marks is being saved, which takes as long as the Store's disk does, other
+// commands go on, also those that look at the marks: they run in the transport's goroutine, which others share.
+func TestMarksSavedSlowly(t *testing.T) {
+	slow := &savesThen{memStore: newMemStore(), name: namespaceState(stateUncorrectable, [16]byte{1})}
+	tg := newTargetWith(t, func(c *Config) { c.Store, c.Subsystems[0].Namespaces[0].UUID = slow, [16]byte{1} }, newTestVolume(1<<20, 512))
+	s := connect(t, tg, testNQN)
+	s.io.must(ioCommand(nvme.OpWriteUncorrectable, 100, 1, 0), nil)
+	saving, goOn := make(chan struct{}), make(chan struct{})
+	wait := func() { close(saving); <-goOn }
+	slow.then.Store(&wait)
+	data := make([]byte, 512)
+	healed := s.io.start(ioCommand(nvme.OpWrite, 100, 1, 0), data)
+	<-saving
+	read := make(chan struct{})
+	go func() { // a transport's goroutine
+		s.io.must(ioCommand(nvme.OpRead, 200, 1, 0), data)
+		tg.Snapshot()
+		close(read)
+	}()
+	select {
+	case <-read:
+	case <-time.After(10 * time.Second):
+		t.Error("a read waits for the Store")
+	}
+	close(goOn)
+	if st := healed.wait().Status(); !st.OK() {
+		t.Errorf("status %#x", uint16(st))
+	}
+	<-read
+	s.io.must(ioCommand(nvme.OpRead, 100, 1, 0), data)
+	s.close()
+}
+
 // TestUncorrectableLimit: hosts can mark that many ranges and no more, and a write that would leave more of them is
 // refused as a whole.
 func TestUncorrectableLimit(t *testing.T) {
@@ -167,14 +200,11 @@ func TestUncorrectableLimit(t *testing.T) {
 	mark := func(lba uint64, n uint32) nvme.Command { return ioCommand(nvme.OpWriteUncorrectable, lba, n, 0) }
 	const last = 2 * (maxBadRanges - 1)
 	s.io.must(mark(last, 3), nil)
-	b := &tg.Subsystem(testNQN).namespace(1).bad
-	b.mu.Lock()
-	b.ranges = nil
+	var ranges []blockRange
 	for lba := uint64(0); lba < last; lba += 2 { // as that many commands would leave it
-		b.ranges = append(b.ranges, blockRange{lba, lba + 1})
+		ranges = append(ranges, blockRange{lba, lba + 1})
 	}
-	b.ranges = append(b.ranges, blockRange{last, last + 3})
-	b.mu.Unlock()
+	tg.Subsystem(testNQN).namespace(1).useBad(append(ranges, blockRange{last, last + 3}))
 	s.io.fails(mark(last+6, 1), nil, nvme.StatusInternalError)
 	data := make([]byte, 512)
 	s.io.fails(ioCommand(nvme.OpWrite, last+1, 1, 0), data, nvme.StatusInternalError) // in the middle of a range: two would be left
@@ -198,10 +228,11 @@ func TestManyMarks(t *testing.T) {
 	cost := func(n uint64) (read, load time.Duration) {
 		var b badBlocks
 		load = took(func() {
-			b.ranges = nil
+			var ranges []blockRange
 			for i := range n {
-				b.ranges = with(b.ranges, blockRange{2 * i, 2*i + 1})
+				ranges = with(ranges, blockRange{2 * i, 2*i + 1})
 			}
+			b.ranges.Store(&ranges)
 		})
 		read = took(func() {
 			for range 1000 {
@@ -228,11 +259,13 @@ func TestMarksAgainstModel(t *testing.T) {
 		first := r.Uint64N(blocks)
 		at := blockRange{first, first + 1 + r.Uint64N(min(8, blocks-first))}
 		on := r.IntN(2) == 0
+		next := slices.Clone(b.all())
 		if on {
-			b.ranges = with(slices.Clone(b.ranges), at)
+			next = with(next, at)
 		} else {
-			b.ranges = without(slices.Clone(b.ranges), at)
+			next = without(next, at)
 		}
+		b.ranges.Store(&next)
 		for i := at.First; i < at.End; i++ {
 			model[i] = on
 		}
@@ -244,8 +277,8 @@ func TestMarksAgainstModel(t *testing.T) {
 				want = append(want, blockRange{i, i + 1})
 			}
 		}
-		if !slices.Equal(b.ranges, want) {
-			t.Fatalf("step %d: %v, want %v", step, b.ranges, want)
+		if !slices.Equal(next, want) {
+			t.Fatalf("step %d: %v, want %v", step, next, want)
 		}
 		first = r.Uint64N(blocks)
 		end := first + 1 + r.Uint64N(blocks-first)
