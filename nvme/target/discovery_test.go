@@ -83,8 +83,8 @@ func TestDiscoveryController(t *testing.T) {
 		id.OAES != nvme.AENDiscovery || id.NN != 0 || id.MAXCMD == 0 {
 		t.Errorf("discovery controller: %v, CNTRLTYPE %v SUBNQN %q OAES %#x NN %d MAXCMD %d", err, id.CNTRLTYPE, id.NQN(), id.OAES, id.NN, id.MAXCMD)
 	}
-	if id.CTRATT != nvme.CTRATTTBKAS || id.LPA != nvme.LPAEffects|nvme.LPAExtendedData|nvme.LPASupported {
-		t.Errorf("CTRATT %#x: all but TBKAS is reserved; LPA %#x", id.CTRATT, id.LPA)
+	if id.CMIC != 0 || id.CTRATT != nvme.CTRATTTBKAS || id.LPA != nvme.LPAEffects|nvme.LPAExtendedData|nvme.LPASupported {
+		t.Errorf("CMIC %#x: it is reserved; CTRATT %#x: all but TBKAS is; LPA %#x", id.CMIC, id.CTRATT, id.LPA)
 	}
 	effects := effectsOf(q)
 	for op, e := range effects.Admin {

@@ -211,7 +211,6 @@ func (ns *Namespace) identify(ana nvme.ANAState) []byte {
 
 func (c *controller) identifyController() []byte {
 	p := nvme.IdentifyController{
-		CMIC:   nvme.CMICMultiPort | nvme.CMICMultiCtrl,
 		MDTS:   mdts(c.attr.MaxTransfer),
 		CNTLID: c.id,
 		VER:    version,
@@ -244,7 +243,7 @@ func (c *controller) identifyController() []byte {
 // one logical block: every namespace guarantees that; those that guarantee more say so themselves (NAWUN, NAWUPF).
 func (c *controller) identifyIO(p *nvme.IdentifyController) {
 	p.CNTRLTYPE = nvme.ControllerIO
-	p.CMIC |= nvme.CMICANA
+	p.CMIC = nvme.CMICMultiPort | nvme.CMICMultiCtrl | nvme.CMICANA
 	p.CTRATT |= nvme.CTRATTRHII
 	p.ANATT, p.ANACAP, p.ANAGRPMAX, p.NANAGRPID = anaTransition, anaCaps, MaxANAGroup, MaxANAGroup
 	p.CTRATT |= nvme.CTRATTHostID128
