@@ -141,6 +141,8 @@ func (s *server) Save() error {
 	if s.file == "" {
 		return control.ErrNoFile
 	}
+	s.saving.Lock()
+	defer s.saving.Unlock()
 	c, _ := s.Config()
 	b, err := c.Marshal()
 	if err != nil {

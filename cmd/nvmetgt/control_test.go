@@ -4,11 +4,14 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -80,6 +83,36 @@ func TestChangesLogged(t *testing.T) {
 	for _, want := range []string{`msg="the configuration is changed" endpoints=1 subsystems=1 namespaces=1`, `msg="the configuration is saved" file=` + s.file} {
 		if !strings.Contains(log.String(), want) {
 			t.Errorf("the log has no line %s: %s", want, log.String())
+		}
+	}
+}
+
+// TestSavesMeet: of saves that run at the same time, none puts back what was before a change that another has saved.
+func TestSavesMeet(t *testing.T) {
+	s := started(t, &config.Config{Subsystems: []config.Subsystem{{NQN: "nqn.2026-11.org.example:a"}}}, freeEndpoint(t))
+	defer s.close()
+	s.file = filepath.Join(t.TempDir(), "target.yaml")
+	for range 100 {
+		var saves sync.WaitGroup
+		for i := range 3 {
+			next := s.cfg.Clone()
+			next.Subsystems[0].Hosts = []string{fmt.Sprintf("nqn.2026-11.org.example:host%d", i)}
+			if err := s.Apply(next, ""); err != nil {
+				t.Fatal(err)
+			}
+			saves.Go(func() {
+				if err := s.Save(); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		saves.Wait()
+		saved, err := config.Load(s.file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, want := saved.Subsystems[0].Hosts, s.cfg.Subsystems[0].Hosts; !slices.Equal(got, want) {
+			t.Fatalf("after the last save the file says %v, the target %v", got, want)
 		}
 	}
 }

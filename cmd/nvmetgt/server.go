@@ -38,6 +38,7 @@ type server struct {
 	figures *metrics.Set
 	capture *softrnic.Capture
 	closers []func() error // last opened, first closed
+	saving  sync.Mutex     // held by each save, so that the last one to end has saved the newest configuration
 
 	// change serializes changes, each of which may wait for a pipe or for connections, and guards the fields that
 	// follow. To read the first of these (up to finishing) now suffices, which is never held for long; to write
