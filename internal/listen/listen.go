@@ -10,8 +10,13 @@ import (
 // TCP listens on addr ("host:port"). An IP address stands for its own family: 0.0.0.0 means every IPv4 address, and [::]
 // every IPv6 address, whereas Go's "tcp" would listen on both families for either. Without a host it means all
 // addresses of both.
+//
+// It is TCP alone. Go would take Multipath TCP too, by which a host could bring a connection along paths from addresses
+// that nobody counts or allowed, and which ends connections by other errors and is slower.
 func TCP(addr string) (*net.TCPListener, error) {
-	l, err := new(net.ListenConfig).Listen(context.Background(), network(addr), addr)
+	var c net.ListenConfig
+	c.SetMultipathTCP(false)
+	l, err := c.Listen(context.Background(), network(addr), addr)
 	if err != nil {
 		return nil, err
 	}

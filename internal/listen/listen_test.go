@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/nvme-anywhere/nvmeof/internal/soon"
 )
 
@@ -70,6 +72,29 @@ func TestBothFamilies(t *testing.T) {
 	var err error
 	if !soon.Until(func() bool { err = both(); return err == nil }) { // another program may have a port in one of them
 		t.Fatal(err)
+	}
+}
+
+// TestPlainTCP: the socket is TCP's, and not Multipath TCP's.
+func TestPlainTCP(t *testing.T) {
+	l, err := TCP("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	raw, err := l.SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var protocol int
+	var optErr error
+	if err := raw.Control(func(fd uintptr) {
+		protocol, optErr = unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_PROTOCOL)
+	}); err != nil || optErr != nil {
+		t.Fatal(err, optErr)
+	}
+	if protocol != unix.IPPROTO_TCP {
+		t.Errorf("protocol %d, want %d", protocol, unix.IPPROTO_TCP)
 	}
 }
 
