@@ -136,6 +136,8 @@ func (s *server) volumeError(spec string, o *blockdev.Options, err error) error 
 	_, statErr := os.Lstat(op.Path)
 	_, dirErr := os.Stat(filepath.Dir(op.Path))
 	switch {
+	case op.Op == "lock": // while another program holds the lock it is "open"
+		text = "lock: " + text + ": its lock keeps other programs out; mount the file system with locks (flock on Lustre, local_lock=flock on NFS), or name a file elsewhere"
 	case errors.Is(err, blockdev.ErrBusy):
 		text = op.Kind.Error() + ": " + text
 	case errors.Is(err, unix.EFBIG):

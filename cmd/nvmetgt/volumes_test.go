@@ -8,8 +8,11 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/nvme-anywhere/nvmeof/blockdev"
 	"github.com/nvme-anywhere/nvmeof/internal/config"
+	"github.com/nvme-anywhere/nvmeof/internal/sandbox"
 	"github.com/nvme-anywhere/nvmeof/persist"
 )
 
@@ -55,6 +58,20 @@ func TestNoSuchFile(t *testing.T) {
 		if _, err := s.openExport(exportKey{}, &config.Namespace{Volume: "nope.img"}); err == nil || err.Error() != want {
 			t.Errorf("%v; want %s", err, want)
 		}
+	}
+}
+
+// TestNoLocks: on a file system without locks, such as Lustre's and NFS's with some options, the error says what is missing.
+func TestNoLocks(t *testing.T) {
+	if !sandbox.Inside(t) {
+		return
+	}
+	t.Chdir(t.TempDir())
+	sandbox.Refuse(t, unix.SYS_FLOCK, unix.ENOLCK)
+	const want = "--volume disk.img: lock: no locks available: its lock keeps other programs out; mount the file system with locks"
+	s := &server{mark: "--"}
+	if _, err := s.openExport(exportKey{}, &config.Namespace{Volume: "disk.img", Size: 1 << 20}); err == nil || !strings.HasPrefix(err.Error(), want) {
+		t.Errorf("%v; want %s", err, want)
 	}
 }
 
