@@ -69,7 +69,7 @@ func Execute(ctx context.Context, root *cobra.Command, stderr io.Writer) int {
 		says.conclude("%s: interrupted\n", root.Name())
 		return ExitInterrupt
 	}
-	says.conclude("%s: %s\n", root.Name(), oneLine(err))
+	says.conclude("%s: %s%s\n", root.Name(), oneLine(err), remedy(err))
 	var usage *UsageError
 	if errors.As(err, &usage) {
 		return ExitUsage
@@ -110,6 +110,14 @@ func oneLine(err error) string {
 		lines[i] = strings.TrimPrefix(strings.TrimSpace(lines[i]), "nvme: ")
 	}
 	return strings.Join(lines, "; ")
+}
+
+// remedy returns what to add to the text of err: what helps if a limit is reached that any part of a program may reach.
+func remedy(err error) string {
+	if errors.Is(err, unix.EMFILE) {
+		return "; raise the limit of open files (ulimit -n, or LimitNOFILE= of systemd)"
+	}
+	return ""
 }
 
 // Say gives err another text; errors.Is and errors.As still see err.

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
@@ -112,6 +113,8 @@ func TestExecute(t *testing.T) {
 		{"do", errors.Join(errors.New("nvme: one"), errors.New("two")), ExitFailure, "program: one; two\n"},
 		{"do", Usage("--x: %w", cause), ExitUsage, "program: --x: cause\n"},
 		{"do", Say(cause, "%s", "better"), ExitFailure, "program: better\n"},
+		{"do", Say(os.NewSyscallError("socket", unix.EMFILE), "connect: %v", unix.EMFILE), ExitFailure,
+			"program: connect: too many open files; raise the limit of open files (ulimit -n, or LimitNOFILE= of systemd)\n"},
 		{"do", FileError("--out", "f", &fs.PathError{Op: "open", Path: "f", Err: fs.ErrNotExist}), ExitFailure, "program: --out f: file does not exist\n"},
 		{"do", FileError("--in", "f", os.NewSyscallError("getwd", fs.ErrNotExist)), ExitFailure, "program: --in f: the working directory has been removed"},
 		{"do", CreateError("--out", "f", fs.ErrExist), ExitFailure, "program: --out f exists already: remove it, or choose another name\n"},
