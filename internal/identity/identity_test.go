@@ -116,6 +116,23 @@ func TestSave(t *testing.T) {
 	}
 }
 
+// TestForbidden: a directory that can't be looked into, as another user's home, may hold an identity, and the error says
+// so.
+func TestForbidden(t *testing.T) {
+	s := newStore(t)
+	put(t, filepath.Join(s.Dirs[1], "hostnqn"), someNQN)
+	if err := os.Chmod(filepath.Dir(s.Dirs[1]), 0); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.Chmod(filepath.Dir(s.Dirs[1]), 0o700) })
+	sandbox.ObeyModes(t, func() {
+		const want = "/hostnqn: permission denied; let this user read it, or set HOME to a directory of this user's own"
+		if _, err := s.Load(); !errors.Is(err, fs.ErrPermission) || err.Error() != s.Dirs[1]+want {
+			t.Errorf("%v; want %s", err, want)
+		}
+	})
+}
+
 // TestSaveNotDurable: an identity counts as saved only once the names of its directory, and of those made for it, are
 // durable.
 func TestSaveNotDurable(t *testing.T) {
