@@ -15,6 +15,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/fabric/tcp"
 	"github.com/nvme-anywhere/nvmeof/internal/busypoll"
 	"github.com/nvme-anywhere/nvmeof/internal/cli"
+	"github.com/nvme-anywhere/nvmeof/internal/udp"
 	"github.com/nvme-anywhere/nvmeof/metrics"
 	"github.com/nvme-anywhere/nvmeof/nvme"
 	"github.com/nvme-anywhere/nvmeof/nvme/target"
@@ -92,7 +93,7 @@ func (s *server) listenError(e cli.Endpoint, err error) error {
 		return cli.Say(err, "%s %s: TCP port in use, most likely by another nvmetgt or the kernel's target; "+
 			"find it with `ss -ltnp sport = :%d`, or choose another address or port", name, e, e.Addr.Port())
 	case errors.Is(err, unix.EADDRNOTAVAIL):
-		return cli.Say(err, "%s %s: not an address of this host; use one that `ip address` shows, or one of 127.0.0.0/8", name, e)
+		return cli.Say(err, "%s %s: not an address of this host; %s", name, e, udp.NotLocalRemedy(e.Addr.Addr()))
 	case errors.Is(err, unix.EACCES):
 		return cli.Say(err, "%s %s: ports below 1024 need root or CAP_NET_BIND_SERVICE; choose another", name, e)
 	}

@@ -7,7 +7,15 @@ import (
 	"net/netip"
 )
 
-const notLocalRemedy = "use an address that `ip address` shows, or one of 127.0.0.0/8"
+// NotLocalRemedy says what to do if no socket can be bound to an address.
+func NotLocalRemedy(addr netip.Addr) string {
+	if _, err := interfaceMTU(addr); err == nil && !addr.IsLoopback() {
+		return "not yet, if `ip address` calls it tentative, or only in its VRF, where `ip vrf exec` starts programs"
+	}
+	return otherRemedy
+}
+
+const otherRemedy = "use an address that `ip address` shows, or one of 127.0.0.0/8"
 
 // SourceFor returns the local address that the routing table picks for datagrams to dst.
 func SourceFor(dst netip.Addr) (netip.Addr, error) {
@@ -74,5 +82,5 @@ func interfaceMTU(addr netip.Addr) (int, error) {
 		return 0, &OpError{Op: "listen", Addr: netip.AddrPortFrom(addr, 0), Err: errors.New("the loopback interface is down"),
 			Remedy: "bring it up, as by `ip link set lo up`"}
 	}
-	return 0, &OpError{Op: "listen", Addr: netip.AddrPortFrom(addr, 0), Kind: ErrNotLocal, Remedy: notLocalRemedy}
+	return 0, &OpError{Op: "listen", Addr: netip.AddrPortFrom(addr, 0), Kind: ErrNotLocal, Remedy: otherRemedy}
 }

@@ -136,7 +136,7 @@ func listenError(addr netip.AddrPort, err error) error {
 	case errors.Is(err, unix.EADDRINUSE):
 		e.Kind, e.Remedy = ErrInUse, inUseRemedy(addr)
 	case errors.Is(err, unix.EADDRNOTAVAIL):
-		e.Kind, e.Remedy = ErrNotLocal, notLocalRemedy
+		e.Kind, e.Remedy = ErrNotLocal, NotLocalRemedy(addr.Addr())
 	case errors.Is(err, unix.EAFNOSUPPORT):
 		family := "IPv6"
 		if addr.Addr().Is4() {

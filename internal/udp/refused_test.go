@@ -108,6 +108,19 @@ func TestLoopbackDown(t *testing.T) {
 	}
 }
 
+// TestTentative: an address that an interface has, but isn't ready for sockets, isn't called unknown.
+func TestTentative(t *testing.T) {
+	runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
+	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+		t.Skip("a network namespace takes root:", err)
+	}
+	addresses(t, "link add va type veth peer name vb", "link set va up", "address add fd00::1/64 dev va") // tentative while vb is down
+	_, err := Listen(netip.MustParseAddrPort("[fd00::1]:0"), Config{})
+	if !errors.Is(err, ErrNotLocal) || !strings.Contains(err.Error(), "if `ip address` calls it tentative") {
+		t.Error(err)
+	}
+}
+
 // TestOwnerInNamespace: who has a port is looked up in the network namespace of the thread that wants it, which may not
 // be that of the process.
 func TestOwnerInNamespace(t *testing.T) {
