@@ -54,13 +54,14 @@ func openFound(path string, o blockdev.Options, fresh bool) (blockdev.Volume, er
 	return v, nil
 }
 
-// openError returns what a system error, or nil, means for opening a volume. Other errors have their kind already.
+// openError returns what a system error, or nil, means for opening a volume, which maps the file again if its size
+// changes. Other errors have their kind already.
 func openError(path string, err error) error {
 	var op *blockdev.OpError
 	if err == nil || errors.As(err, &op) {
 		return err
 	}
-	return blockdev.OpenError(path, blockdev.KindOf(err), err)
+	return blockdev.OpenError(path, mapKind(err), err)
 }
 
 // openMapped returns the volume of a mapping, whose file is to be formatted if fresh.

@@ -191,6 +191,35 @@ func TestCreateUnmappable(t *testing.T) {
 	}
 }
 
+// TestCreateUnmappableAtLast: the same if only the file's final size, which is larger than the one it is first mapped
+// with, is more than the process may map.
+func TestCreateUnmappableAtLast(t *testing.T) {
+	if !sandbox.Inside(t) {
+		return
+	}
+	needDisk(t)
+	statm, err := os.ReadFile("/proc/self/statm")
+	if err != nil {
+		t.Skip(err)
+	}
+	var pages uint64
+	if _, err := fmt.Sscan(string(statm), &pages); err != nil {
+		t.Fatal(err)
+	}
+	const size = 32 << 30
+	most := pages*pageSize + size + size/2
+	if err := unix.Setrlimit(unix.RLIMIT_AS, &unix.Rlimit{Cur: most, Max: most}); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "v")
+	if _, err := Open(path, blockdev.Options{Size: size}); !errors.Is(err, unix.ENOMEM) || !errors.Is(err, blockdev.ErrCapacity) {
+		t.Error(err)
+	}
+	if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the file is there: %v", err)
+	}
+}
+
 // TestCreateWithoutMemory: if a tmpfs has no page left, not even to read a hole, creating a volume fails and leaves no
 // file behind; an existing empty file stays empty.
 func TestCreateWithoutMemory(t *testing.T) {

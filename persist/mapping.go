@@ -48,7 +48,7 @@ func mapFile(f *os.File, size int64, readOnly bool) (*mapping, error) {
 	return m, nil
 }
 
-// mapKind returns the kind of an error of mapFile. ENOMEM is ErrCapacity: there won't be more addresses later.
+// mapKind returns the kind of an error of mapFile or resize. ENOMEM is ErrCapacity: there won't be more addresses later.
 func mapKind(err error) error {
 	if errors.Is(err, unix.ENOMEM) {
 		return blockdev.ErrCapacity
