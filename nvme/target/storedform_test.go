@@ -84,7 +84,7 @@ func TestStoredForm(t *testing.T) {
 		t.Fatal(err)
 	}
 	st := s.saveNamespaces(s.managed.created, s.managed.hosts)
-	if err := errors.Join(ns.saveReservation(ns.resv.now.Load()), ns.saveState(stateUncorrectable, ns.bad.ranges),
+	if err := errors.Join(ns.saveReservation(ns.resv.now.Load()), ns.saveState(stateUncorrectable, ns.bad.all()),
 		s.saveSanitize(s.sanitize.now.Load())); err != nil || !st.OK() {
 		t.Fatal(err, st)
 	}
