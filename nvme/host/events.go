@@ -152,12 +152,13 @@ func (c *Controller) handle(e nvme.AsyncEvent) {
 	defer cancel()
 	c.cfg.Log.Debug("asynchronous event", c.logKeys("event", e)...)
 	var changed []uint32 // nil: any may have changed
+	var notices []nvme.ReservationNotification
 	var err error
 	switch e {
 	case nvme.EventNamespaceChanged:
 		changed, err = c.changedNamespaces(ctx)
 	case nvme.EventReservation:
-		err = c.reservationNotices(ctx)
+		notices, err = c.reservationNotices(ctx)
 	default:
 		err = c.clearEvent(ctx, e.LID())
 	}
@@ -167,6 +168,11 @@ func (c *Controller) handle(e nvme.AsyncEvent) {
 	c.events.noteRead(e, err)
 	if e == nvme.EventNamespaceChanged && c.cfg.NamespacesChanged != nil {
 		c.cfg.NamespacesChanged(c, changed)
+	}
+	for _, n := range notices {
+		if c.cfg.ReservationNotified != nil {
+			c.cfg.ReservationNotified(c, n)
+		}
 	}
 	if c.cfg.Event != nil {
 		c.cfg.Event(c, e)
@@ -203,25 +209,24 @@ func (c *Controller) changedNamespaces(ctx context.Context) ([]uint32, error) {
 // mostNotices bounds the notifications that are read for one event, against a controller that never runs out of them.
 const mostNotices = 256
 
-// reservationNotices reads the notifications that there are, each of which is a page of its own, and tells the owner.
-func (c *Controller) reservationNotices(ctx context.Context) error {
+// reservationNotices returns the notifications that there are, each of which is a page of its own; with an error, those
+// before it.
+func (c *Controller) reservationNotices(ctx context.Context) (all []nvme.ReservationNotification, err error) {
 	b := make([]byte, nvme.ReservationNotificationSize)
 	for range mostNotices {
 		if err := c.ReadLog(ctx, nvme.GetLogPage{LID: nvme.LogReservation, NSID: nvme.NSIDAll}, b); err != nil {
-			return err
+			return all, err
 		}
 		var n nvme.ReservationNotification
 		if err := n.Parse(b); err != nil || n.Type == nvme.ResvNoticeNone {
-			return err
+			return all, err
 		}
-		if c.cfg.ReservationNotified != nil {
-			c.cfg.ReservationNotified(c, n)
-		}
+		all = append(all, n)
 		if n.Pages == 0 {
 			break
 		}
 	}
-	return nil
+	return all, nil
 }
 
 // clearEvent reads the beginning of a log page without retaining its event.

@@ -98,42 +98,48 @@ func TestEventsCleared(t *testing.T) {
 	closeController(t, c)
 }
 
-// TestReservationNotices: a reservation notification is gone once it is read, so its owner gets what it says; and one
-// event may be for several (NVMe base, "Reservation Notification").
+// TestReservationNotices: a reservation notification is gone once it is read, so its owner gets what it says, however
+// long the owner takes for each; and one event may be for several (NVMe base, "Reservation Notification").
 func TestReservationNotices(t *testing.T) {
-	f := newFakeTarget()
-	log := []nvme.ReservationNotification{ // under f.mu
-		{Count: 1, Type: nvme.ResvNoticeReleased, Pages: 1, NSID: 1}, {Count: 2, Type: nvme.ResvNoticePreempted, NSID: 7},
-	}
-	f.hook = func(_ *fakeQueue, r *Request, _ *nvme.Completion) verdict {
-		if r.Cmd.Opcode() != nvme.OpGetLogPage {
-			return usual
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeTarget()
+		log := []nvme.ReservationNotification{ // under f.mu
+			{Count: 1, Type: nvme.ResvNoticeReleased, Pages: 1, NSID: 1}, {Count: 2, Type: nvme.ResvNoticePreempted, NSID: 7},
 		}
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		copy(r.Data, log[0].AppendTo(nil))
-		log = append(log[1:], nvme.ReservationNotification{})
-		return answered
-	}
-	want := slices.Clone(log)
-	var got []nvme.ReservationNotification
-	told := make(chan nvme.AsyncEvent)
-	c := connect(t, f, func(c *Config) {
-		c.ReservationNotified = func(_ *Controller, n nvme.ReservationNotification) { got = append(got, n) }
-		c.Event = func(_ *Controller, e nvme.AsyncEvent) { told <- e }
+		f.hook = func(_ *fakeQueue, r *Request, _ *nvme.Completion) verdict {
+			if r.Cmd.Opcode() != nvme.OpGetLogPage {
+				return usual
+			}
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			copy(r.Data, log[0].AppendTo(nil))
+			log = append(log[1:], nvme.ReservationNotification{})
+			return answered
+		}
+		want := slices.Clone(log)
+		var got []nvme.ReservationNotification
+		told := make(chan nvme.AsyncEvent)
+		c := connect(t, f, func(c *Config) {
+			c.ReservationNotified = func(_ *Controller, n nvme.ReservationNotification) {
+				got = append(got, n)
+				time.Sleep(2 * adminTimeout)
+			}
+			c.Event = func(_ *Controller, e nvme.AsyncEvent) { told <- e }
+		})
+		defer closeController(t, c)
+		for range 2 { // there is nothing to read for the second
+			synctest.Wait()
+			if !f.notify(nvme.EventReservation) {
+				t.Fatal("no request is outstanding")
+			}
+			if e := <-told; e != nvme.EventReservation {
+				t.Errorf("event %v", e)
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("told of %v, want %v", got, want)
+			}
+		}
 	})
-	defer closeController(t, c)
-	for range 2 { // there is nothing to read for the second
-		for !f.notify(nvme.EventReservation) {
-			runtime.Gosched()
-		}
-		if e := <-told; e != nvme.EventReservation {
-			t.Errorf("event %v", e)
-		}
-		if !slices.Equal(got, want) {
-			t.Errorf("told of %v, want %v", got, want)
-		}
-	}
 }
 
 // TestEventsUnread: a controller doesn't send an event again before its log page was read (NVMe base, "Asynchronous
