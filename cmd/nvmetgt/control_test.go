@@ -9,9 +9,9 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -92,29 +92,37 @@ func TestSavesMeet(t *testing.T) {
 	s := started(t, &config.Config{Subsystems: []config.Subsystem{{NQN: "nqn.2026-11.org.example:a"}}}, freeEndpoint(t))
 	defer s.close()
 	s.file = filepath.Join(t.TempDir(), "target.yaml")
-	for range 100 {
-		var saves sync.WaitGroup
-		for i := range 3 {
-			next := s.cfg.Clone()
-			next.Subsystems[0].Hosts = []string{fmt.Sprintf("nqn.2026-11.org.example:host%d", i)}
-			if err := s.Apply(next, ""); err != nil {
-				t.Fatal(err)
-			}
-			saves.Go(func() {
+	const host = "nqn.2026-11.org.example:host%d"
+	var applied, saving atomic.Int32
+	var saves sync.WaitGroup
+	for range 4 {
+		saving.Add(1)
+		saves.Go(func() {
+			defer saving.Add(-1)
+			for range 50 {
+				before, now := applied.Load(), int32(0)
 				if err := s.Save(); err != nil {
 					t.Error(err)
+				} else if saved, err := config.Load(s.file); err != nil {
+					t.Error(err)
+				} else if hosts := saved.Subsystems[0].Hosts; len(hosts) > 0 {
+					_, _ = fmt.Sscanf(hosts[0], host, &now)
 				}
-			})
-		}
-		saves.Wait()
-		saved, err := config.Load(s.file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got, want := saved.Subsystems[0].Hosts, s.cfg.Subsystems[0].Hosts; !slices.Equal(got, want) {
-			t.Fatalf("after the last save the file says %v, the target %v", got, want)
-		}
+				if now < before {
+					t.Errorf("change %d was made before a save, and %d is saved", before, now)
+				}
+			}
+		})
 	}
+	for i := int32(1); saving.Load() > 0; i++ {
+		next := s.cfg.Clone()
+		next.Subsystems[0].Hosts = []string{fmt.Sprintf(host, i)}
+		if err := s.Apply(next, ""); err != nil {
+			t.Error(err)
+		}
+		applied.Store(i)
+	}
+	saves.Wait()
 }
 
 // TestStopWhileReloading: a configuration file that is a pipe to which nobody writes any more doesn't prevent the
