@@ -73,6 +73,7 @@ func TestCloseApart(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !v.Info().VolatileCache {
+			mustClose(t, v)
 			t.Skip("closing has nothing to do: ", v.Info().Mode)
 		}
 		mustWrite(t, volumetest.NewClient(v), make([]byte, 4096), 0, false)
