@@ -21,7 +21,7 @@ import (
 // program is killed: a frozen one would stay, and hang whoever syncs all of them.
 func UnmountAfter(t testing.TB, dir string) {
 	t.Helper()
-	const script = `trap "" HUP INT TERM; trap : USR1; exec 3<&0; cat <&3 & wait $!
+	const script = `trap "" HUP INT QUIT TERM; trap : USR1; exec 3<&0; cat <&3 & wait $!
 		fsfreeze -u "$0" 2>/dev/null; ! mountpoint -q "$0" || umount "$0" || umount -l "$0"`
 	keeper := exec.CommandContext(context.Background(), "sh", "-c", script, dir)
 	keeper.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: unix.SIGUSR1}
