@@ -54,7 +54,7 @@ type FileError struct {
 
 func (e *FileError) Error() string {
 	if errors.Is(e.Err, fs.ErrPermission) { // as in another user's home, where HOME wasn't changed with the user
-		return fmt.Sprintf("%s: permission denied; let this user read it, or set HOME to a directory of this user's own", e.Path)
+		return fmt.Sprintf("%s: permission denied; let this user read it, or set HOME if that is another user's", e.Path)
 	}
 	return fmt.Sprintf("%s: %v; repair it, or remove it for an identity made of the machine's", e.Path, e.Err)
 }

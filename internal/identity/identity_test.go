@@ -126,7 +126,7 @@ func TestForbidden(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = os.Chmod(filepath.Dir(s.Dirs[1]), 0o700) })
 	sandbox.ObeyModes(t, func() {
-		const want = "/hostnqn: permission denied; let this user read it, or set HOME to a directory of this user's own"
+		const want = "/hostnqn: permission denied; let this user read it, or set HOME if that is another user's"
 		if _, err := s.Load(); !errors.Is(err, fs.ErrPermission) || err.Error() != s.Dirs[1]+want {
 			t.Errorf("%v; want %s", err, want)
 		}
