@@ -83,7 +83,7 @@ func parseState(b []byte, v any) error {
 	d := json.NewDecoder(bytes.NewReader(b))
 	d.DisallowUnknownFields()
 	if err := d.Decode(v); err != nil {
-		return fmt.Errorf("it is of another version: %w", err)
+		return fmt.Errorf("it is of another version, use that: %w", err)
 	}
 	return nil
 }

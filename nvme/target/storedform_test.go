@@ -123,7 +123,7 @@ func TestStoredByLaterVersion(t *testing.T) {
 			if err != nil || string(store.copy()[name+"-damaged"]) != later {
 				t.Errorf("%s: %v, and stored are %q", name, err, store.names())
 			}
-		} else if !errors.Is(err, ErrState) || !strings.Contains(err.Error(), name+`: it is of another version: json: unknown field "fence"`) {
+		} else if !errors.Is(err, ErrState) || !strings.Contains(err.Error(), name+`: it is of another version, use that: json: unknown field "fence"`) {
 			t.Errorf("%s is %s%v", name, later, err)
 		}
 		if err == nil {
