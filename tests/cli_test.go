@@ -344,7 +344,8 @@ func TestTargetInUse(t *testing.T) {
 		{args("serve --volume mem:1MiB --listen rdma://" + addr + ":4421"), exitFailure, []string{addr + ":4791", "port in use", owner}},
 	})
 	check(t, "nvmeinit", []mistake{
-		{args("connect -t rdma -a " + addr + " -w " + addr), exitFailure, []string{"-w " + addr, addr + ":4791", "port in use", owner}},
+		{args("connect -t rdma -a 127.0.0.1 -w " + addr), exitFailure, []string{"-w " + addr, addr + ":4791", "port in use", owner}},
+		{args("connect -t rdma -a " + addr + " -w " + addr), exitFailure, []string{"-w " + addr, "is the destination, too", "another address"}},
 	})
 	tgt.stop(t)
 }

@@ -49,7 +49,7 @@ func TestNoIPv6(t *testing.T) {
 	}
 }
 
-// TestRouteToItself: the target's address can't be the host's, too.
+// TestRouteToItself: the target's address can't be the host's, too, and no other one is taken in its place.
 func TestRouteToItself(t *testing.T) {
 	r, err := NewRoutes(Config{})
 	if err != nil {
@@ -57,7 +57,17 @@ func TestRouteToItself(t *testing.T) {
 	}
 	defer r.Close()
 	at := someLoopback()
-	if _, err := r.Reach(at, at); !errors.Is(err, ErrConfig) || !strings.Contains(err.Error(), "another address") {
-		t.Error(err)
+	target, err := Open(at, Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer target.Close()
+	for _, opened := range []string{"nothing", "an RNIC of another address"} {
+		if _, err := r.Reach(at, at); !errors.Is(err, ErrConfig) || !strings.Contains(err.Error(), "another address") {
+			t.Errorf("with %s open: %v", opened, err)
+		}
+		if _, err := r.Reach(netip.Addr{}, at); err != nil {
+			t.Fatal(err)
+		}
 	}
 }

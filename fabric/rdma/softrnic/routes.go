@@ -52,12 +52,15 @@ func (r *Routes) Watch(f func(*RNIC)) {
 // are several. Its errors are those of Open and OpenFor, and verbs.ErrClosed after Close.
 func (r *Routes) Reach(src, dst netip.Addr) (*RNIC, error) {
 	src, dst = src.Unmap(), dst.Unmap()
-	from := src
-	if !src.IsValid() {
-		var err error
-		if from, err = sourceFor(dst); err != nil {
-			return nil, err
-		}
+	from, err := src, error(nil)
+	switch {
+	case !src.IsValid():
+		from, err = sourceFor(dst)
+	case src == dst: // each side needs the UDP port for itself
+		err = fmt.Errorf("software RNIC: %w: %s is the destination, too: want another address of this host", ErrConfig, src)
+	}
+	if err != nil {
+		return nil, err
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -69,16 +72,7 @@ func (r *Routes) Reach(src, dst netip.Addr) (*RNIC, error) {
 			return o.next(), nil
 		}
 	}
-	var g *Group
-	var err error
-	if src.IsValid() {
-		g, err = OpenGroup(src, r.cfg)
-		if err == nil && src == dst { // otherwise its RNIC would be in the way
-			err = errors.Join(fmt.Errorf("software RNIC: %w: %s is the destination, too, and nobody's: want another address of this host", ErrConfig, src), g.Close())
-		}
-	} else {
-		g, err = openFrom(from, dst, r.cfg)
-	}
+	g, err := openFrom(from, dst, r.cfg)
 	if err != nil {
 		return nil, err
 	}
