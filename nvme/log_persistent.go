@@ -3,6 +3,7 @@ package nvme
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
 	"unsafe"
 )
 
@@ -148,7 +149,7 @@ func (e *PersistentEvent) Parse(b []byte) (rest []byte, err error) {
 	}
 	*e = PersistentEvent{
 		Type: PersistentEventType(b[0]), Revision: b[1], CNTLID: binary.LittleEndian.Uint16(b[4:]),
-		Timestamp: binary.LittleEndian.Uint64(b[6:]), Data: b[head+vendor : head+all : head+all],
+		Timestamp: binary.LittleEndian.Uint64(b[6:]), Data: slices.Clone(b[head+vendor : head+all]),
 	}
 	return b[head+all:], nil
 }

@@ -89,8 +89,12 @@ func TestPersistentEventParse(t *testing.T) {
 	if rest, err := e.Parse(b); err != nil || !reflect.DeepEqual(e, want) || !bytes.Equal(rest, []byte{0x77}) {
 		t.Errorf("got %+v, then % x, %v; want %+v", e, rest, err, want)
 	}
-	if _, err := e.Parse(b[:len(b)-1]); err != nil {
+	log := bytes.Clone(b[:len(b)-1])
+	if _, err := e.Parse(log); err != nil {
 		t.Errorf("that ends the log: %v", err)
+	}
+	if clear(log); !bytes.Equal(e.Data, want.Data) {
+		t.Errorf("the event's data became % x with the memory that it was parsed from", e.Data)
 	}
 	if _, err := e.Parse(b[:len(b)-2]); !errors.Is(err, ErrShort) {
 		t.Errorf("cut: %v", err)
