@@ -11,16 +11,8 @@ import (
 // Errors of Parse wrap an AuthExplanation, so that the receiver of an invalid message knows what
 // to answer.
 
-// AuthType is AUTH_TYPE: the set of messages that AUTH_ID selects from.
-type AuthType uint8
-
-// Types of messages.
-const (
-	AuthCommon AuthType = 0
-	AuthDHCHAP AuthType = 1
-)
-
-// AuthKind is AUTH_TYPE (the upper byte) and AUTH_ID of a message together.
+// AuthKind is AUTH_TYPE (the upper byte: 0 for common messages, 1 for those of DH-HMAC-CHAP) and
+// AUTH_ID of a message together.
 type AuthKind uint16
 
 // The messages.

@@ -25,12 +25,15 @@ const (
 	maxAuthIDs          = 30 // of either list
 )
 
+// authIDDHCHAP is AuthID of a descriptor of DH-HMAC-CHAP.
+const authIDDHCHAP = 1
+
 // AppendTo appends the message, with one descriptor. Entries of a list beyond the 30th are left out.
 func (n *AuthNegotiate) AppendTo(b []byte) []byte {
 	b, m := startAuth(b, AuthNegotiateMessage, n.TID, negotiateHead+authDescriptor)
 	m[negotiateOffSCC], m[negotiateOffNAPD] = n.SCC, 1
 	d := m[negotiateHead:]
-	d[descriptorOffAuthID] = byte(AuthDHCHAP)
+	d[descriptorOffAuthID] = authIDDHCHAP
 	d[descriptorOffHALEN], d[descriptorOffDHLEN] = byte(min(len(n.Hash), maxAuthIDs)), byte(min(len(n.DH), maxAuthIDs))
 	for i, h := range n.Hash[:d[descriptorOffHALEN]] {
 		d[descriptorOffHash+i] = byte(h)
@@ -58,7 +61,7 @@ func (n *AuthNegotiate) Parse(b []byte) error {
 	}
 	for i := range count {
 		d := b[negotiateHead+i*authDescriptor:][:authDescriptor]
-		if AuthType(d[descriptorOffAuthID]) == AuthDHCHAP {
+		if d[descriptorOffAuthID] == authIDDHCHAP {
 			return n.descriptor(d)
 		}
 	}
