@@ -24,7 +24,6 @@ const (
 	offCID    = 2
 	offNSID   = 4
 	offFCType = 4
-	offMPTR   = 16
 	offSGL1   = 24
 	offCDW10  = 40
 )

@@ -14,9 +14,10 @@
 // builds the whole command except its CID and SGL, which belong to the queue and the transport.
 //
 // Pages are structs with the specification's field names, and have AppendTo and Parse. Their
-// layout is that of the page, pinned at compile time; reserved bytes are blank fields, written
-// as zero and ignored when read. Parse never keeps a reference to its input, ignores bytes
-// after the page, and fails with [ErrShort] or [ErrMalformed].
+// layout is that of the page, pinned at compile time, or by a test where Go pads the struct;
+// reserved bytes are blank fields, written as zero and ignored when read. Parse never keeps a
+// reference to its input, ignores bytes after the page, and fails with [ErrShort] or
+// [ErrMalformed].
 //
 // All numbers are little-endian, except NGUID and EUI64, which are strings of bytes.
 //

@@ -51,11 +51,6 @@ type PersistentLogHeader struct {
 	SupportedEventsBits [32]byte
 }
 
-var _ [PersistentHeaderSize]byte = [binarySizePersistentHeader]byte{}
-
-// binarySizePersistentHeader is the size on the wire, where fields aren't padded.
-const binarySizePersistentHeader = 1 + 3 + 4 + 8 + 1 + 1 + 2 + 8 + 16 + 8 + 4 + 20 + 40 + 256 + 2 + 4 + 102 + 32
-
 // Values of the fields of PersistentLogHeader.
 const (
 	PersistentRevision       = 3

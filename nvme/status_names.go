@@ -104,7 +104,6 @@ var ioStatusNames = map[Status]string{
 	StatusInvalidProtectionInfo: "invalid protection information",
 	StatusWriteToReadOnly:       "attempted write to read only range",
 	StatusCommandSizeLimit:      "command size limit exceeded",
-	StatusOverlappingRange:      "overlapping I/O range",
 }
 
 // String returns the specification's name of the status, in lower case, with "do not retry" if
