@@ -72,21 +72,23 @@ func (d *NSDescriptors) Parse(b []byte) error {
 }
 
 func (d *NSDescriptors) set(t NIDT, id []byte) error {
-	var want int
+	var field []byte
 	switch t {
 	case NIDTEUI64:
-		want = copy(d.EUI64[:], id)
+		field = d.EUI64[:]
 	case NIDTNGUID:
-		want = copy(d.NGUID[:], id)
+		field = d.NGUID[:]
 	case NIDTUUID:
-		want = copy(d.UUID[:], id)
+		field = d.UUID[:]
 	case NIDTCSI:
-		d.CSI, d.HasCSI, want = CSI(id[0]), true, 1
+		d.CSI, d.HasCSI = CSI(id[0]), true
+		field = id[:1]
 	default:
 		return nil
 	}
-	if want != len(id) || (t == NIDTEUI64 && want != 8) || ((t == NIDTNGUID || t == NIDTUUID) && want != 16) {
+	if len(id) != len(field) {
 		return fmt.Errorf("nvme: Namespace Identification Descriptors: %w: type %d has length %d", ErrMalformed, t, len(id))
 	}
+	copy(field, id)
 	return nil
 }
