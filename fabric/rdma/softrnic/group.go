@@ -49,6 +49,10 @@ func openGroup(addr netip.Addr, cfg Config, steering []bpf.Instruction) (*Group,
 	if err != nil {
 		return nil, err
 	}
+	steer, err := steer(cfg.Engines)
+	if err != nil {
+		return nil, err
+	}
 	sockets, err := udp.ListenGroup(netip.AddrPortFrom(addr, Port), cfg.socket(), cfg.Engines, program)
 	if err != nil {
 		return nil, fmt.Errorf("software RNIC: %w", err)
@@ -70,19 +74,13 @@ func openGroup(addr netip.Addr, cfg Config, steering []bpf.Instruction) (*Group,
 		}
 		g.rnics = append(g.rnics, nic)
 	}
-	if err := g.join(); err != nil {
-		return nil, err
-	}
+	g.join(steer)
 	return g, nil
 }
 
 // join makes the RNICs give each other what the kernel gives to the wrong one, and ask each other for connections whose
 // peer has restarted.
-func (g *Group) join() error {
-	steer, err := steer(len(g.rnics))
-	if err != nil {
-		return errors.Join(err, g.Close())
-	}
+func (g *Group) join(steer func(packet []byte) int) {
 	var devices []*roce.Device
 	var managers []*cm.Manager
 	for _, nic := range g.rnics {
@@ -91,7 +89,6 @@ func (g *Group) join() error {
 	}
 	roce.Join(devices, steer)
 	cm.Join(managers)
-	return nil
 }
 
 // RNICs returns the RNICs, at least one.
