@@ -53,9 +53,8 @@ func Wrap(c udp.Conn, cfg Config) *Conn {
 		},
 		rng: rand.New(rand.NewPCG(cfg.Seed, uint64(Out))),
 	}
-	f.ended.Add(2)
-	go f.receive()
-	go f.release()
+	f.ended.Go(f.receive)
+	f.ended.Go(f.release)
 	return f
 }
 
@@ -157,7 +156,9 @@ func (f *Conn) send(t *udp.Train, now time.Time) {
 			continue
 		}
 		if data, ok := gather(&out); ok {
-			f.hold(f.out, held{due: now.Add(delay), data: data, sent: out})
+			copied := out
+			copied.Parts = [][]byte{data}
+			f.hold(f.out, held{due: now.Add(delay), data: data, sent: copied})
 		}
 	}
 }
@@ -177,7 +178,6 @@ func gather(t *udp.Train) (b []byte, ok bool) {
 
 // release sends what was held back.
 func (f *Conn) release() {
-	defer f.ended.Done()
 	var due [udp.RecvBatch]held
 	var trains [udp.RecvBatch]udp.Train
 	for {
@@ -191,7 +191,6 @@ func (f *Conn) release() {
 		}
 		for i := range n {
 			trains[i] = due[i].sent
-			trains[i].Parts = [][]byte{due[i].data}
 		}
 		// A datagram that can no longer be sent is as good as lost.
 		_, _ = f.Conn.Send(trains[:n])
@@ -200,7 +199,6 @@ func (f *Conn) release() {
 
 // receive moves datagrams from the socket to Recv.
 func (f *Conn) receive() {
-	defer f.ended.Done()
 	rng := rand.New(rand.NewPCG(f.cfg.Seed, uint64(In)))
 	var rx [udp.RecvBatch]udp.Received
 	for {

@@ -13,7 +13,7 @@ type held struct {
 	due      time.Time
 	sequence uint64 // breaks ties
 	data     []byte
-	sent     udp.Train    // for an outgoing one, without its parts
+	sent     udp.Train    // for an outgoing one
 	received udp.Received // for an incoming one, without its bytes
 }
 
