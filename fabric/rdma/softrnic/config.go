@@ -31,8 +31,6 @@ type Config struct {
 	// fifth of BusyPoll if that is longer, unless polling for all of it has turned out to shorten waits. Zero means
 	// DefaultBusyPoll; NoBusyPoll never polls.
 	BusyPoll time.Duration
-	// RecvBuffer is the socket's receive buffer in bytes; 0 means as much as the system grants.
-	RecvBuffer int
 	// DSCP marks the packets, 0 to 63, of connections for which the peer doesn't ask for another value, so that
 	// switches put them in a class of their own. All packets are marked as ECN-capable.
 	DSCP uint8
@@ -98,7 +96,6 @@ func (c *Config) socket() udp.Config {
 	return udp.Config{
 		DisableSegmentation: c.Plain,
 		DisableCoalescing:   c.Plain,
-		RecvBuffer:          c.RecvBuffer,
 		BusyPoll:            c.BusyPoll,
 		TrafficClass:        device.SocketClass(),
 		Priority:            c.Priority,

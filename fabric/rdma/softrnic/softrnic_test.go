@@ -88,7 +88,6 @@ func TestConfig(t *testing.T) {
 	for want, cfg := range map[string]softrnic.Config{
 		"DSCP 64":        {DSCP: 64},
 		"priority 7":     {Priority: 7},
-		"receive buffer": {RecvBuffer: -1},
 		"busy polling":   {BusyPoll: time.Hour},
 		"MaxHalfOpen -1": {MaxHalfOpen: -1},
 		"Engines -1":     {Engines: -1},
