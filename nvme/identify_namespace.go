@@ -18,8 +18,8 @@ type IdentifyNamespace struct {
 	DPC      uint8
 	DPS      uint8
 	NMIC     NMIC
-	RESCAP   uint8 // reservation capabilities
-	FPI      uint8 // format progress
+	RESCAP   RESCAP // reservation capabilities
+	FPI      uint8  // format progress
 	DLFEAT   DLFEAT
 	NAWUN    uint16 // atomic write unit, blocks, 0-based
 	NAWUPF   uint16

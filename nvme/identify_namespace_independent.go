@@ -7,7 +7,7 @@ import "unsafe"
 type IdentifyNamespaceIndependent struct {
 	NSFEAT   NSFEAT
 	NMIC     NMIC
-	RESCAP   uint8
+	RESCAP   RESCAP
 	FPI      uint8
 	ANAGRPID uint32
 	NSATTR   NSATTR

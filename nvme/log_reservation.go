@@ -21,6 +21,14 @@ type ReservationNotification struct {
 
 var _ [ReservationNotificationSize]byte = [unsafe.Sizeof(ReservationNotification{})]byte{}
 
+// Types of ReservationNotification.
+const (
+	ResvNoticeNone                  uint8 = 0
+	ResvNoticeRegistrationPreempted uint8 = 1
+	ResvNoticeReleased              uint8 = 2
+	ResvNoticePreempted             uint8 = 3
+)
+
 // AppendTo appends the page.
 func (p *ReservationNotification) AppendTo(b []byte) []byte { return appendPage(b, p) }
 

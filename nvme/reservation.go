@@ -233,21 +233,13 @@ func ResvStatusLength(b []byte) int {
 }
 
 // RESCAP is Reservation Capabilities of Identify Namespace.
-type RESCAP = uint8
+type RESCAP uint8
 
 // Bits of RESCAP. Bits 1 to 6 are the types, by number.
 const (
 	RESCAPPersist   RESCAP = 1 << 0
 	RESCAPAllTypes  RESCAP = 0x7e
 	RESCAPIgnoreKey RESCAP = 1 << 7 // IEKEY is as NVMe 1.3 and later define it
-)
-
-// Types of ReservationNotification.
-const (
-	ResvNoticeNone                  uint8 = 0
-	ResvNoticeRegistrationPreempted uint8 = 1
-	ResvNoticeReleased              uint8 = 2
-	ResvNoticePreempted             uint8 = 3
 )
 
 // ResvPersistPTPL is PTPL, bit 0 of feature 83h.
