@@ -77,7 +77,8 @@ func newConn(addr netip.AddrPort, cfg Config, shared bool) (*conn, error) {
 	}
 	scope, err := scopeOf(addr.Addr().Zone())
 	if err != nil {
-		return nil, &OpError{Op: "listen", Addr: addr, Kind: ErrNotLocal, Err: err}
+		return nil, &OpError{Op: "listen", Addr: addr, Kind: ErrNotLocal, Err: err,
+			Remedy: "what follows % must be the name or number of an interface that `ip link` shows"}
 	}
 	c := &conn{fd: -1, scope: scope, cfg: cfg, poll: busypoll.Longest(cfg.BusyPoll), done: make(chan struct{})}
 	if err := c.open(addr, shared); err != nil {

@@ -50,6 +50,8 @@ func TestListenErrors(t *testing.T) {
 			t.Errorf("%s %+v: no error", tc.addr, tc.cfg)
 		} else if tc.kind != nil && !errors.Is(err, tc.kind) {
 			t.Errorf("%s %+v: %v, want %v", tc.addr, tc.cfg, err, tc.kind)
+		} else if tc.kind != nil && !strings.Contains(err.Error(), "; ") {
+			t.Errorf("%s %+v: %v, without a remedy", tc.addr, tc.cfg, err)
 		}
 	}
 	if n := sockets(t); n != before {
