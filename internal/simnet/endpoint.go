@@ -163,8 +163,5 @@ func (e *Endpoint) expect(a arrival) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.coming.Push(a)
-	select {
-	case e.wake <- struct{}{}:
-	default:
-	}
+	notify(e.wake)
 }

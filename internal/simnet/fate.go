@@ -1,6 +1,7 @@
 package simnet
 
 import (
+	"cmp"
 	"math/rand/v2"
 	"time"
 )
@@ -38,11 +39,7 @@ func (l *Link) Transit(rng *rand.Rand) (took time.Duration, late bool) {
 		took += time.Duration(rng.Int64N(int64(l.Jitter) + 1))
 	}
 	if late = chance(rng, l.Reorder); late {
-		if l.ReorderDelay > 0 {
-			took += l.ReorderDelay
-		} else {
-			took += defaultReorderDelay
-		}
+		took += cmp.Or(l.ReorderDelay, defaultReorderDelay)
 	}
 	return took, late
 }

@@ -1,8 +1,6 @@
 package simnet
 
-import (
-	"time"
-)
+import "time"
 
 // Link describes the path from one address to another. The zero value is a perfect path.
 // Probabilities are per datagram, 0 to 1.
@@ -42,9 +40,7 @@ func (n *Network) isCut(w way) bool {
 	if len(n.cut) == 0 {
 		return false
 	}
-	from, to := w, w
-	from.to, to.from = way{}.to, way{}.from
-	return n.cut[w] || n.cut[from] || n.cut[to] || n.cut[way{}]
+	return n.cut[w] || n.cut[way{from: w.from}] || n.cut[way{to: w.to}] || n.cut[way{}]
 }
 
 // headerSize returns how many bytes IP and UDP headers add to a datagram.
