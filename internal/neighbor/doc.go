@@ -27,6 +27,7 @@
 //
 // # Concurrency
 //
-// One goroutine at a time may call Take, Sleep and Wake; any number may call Link, Put and Bell. Memory is unmapped
-// once it is unreachable, which the garbage collector finds out. A Table has one goroutine, and one more for each Link.
+// One goroutine at a time may call Take, Sleep and Wake; any number may call Link, Put and Bell, and Begin, which keeps
+// others from putting until End. Memory is unmapped once it is unreachable, which the garbage collector finds out. A
+// Table has one goroutine, and one more for each Link and each attempt to make one.
 package neighbor

@@ -182,7 +182,7 @@ func (t *Table) add(l *Link) error {
 	defer t.mu.Unlock()
 	k := t.known.Load()
 	if t.isClosed() || k.byPeer[l.peer] != nil || len(k.all) == maxLinks {
-		return fmt.Errorf("%d links, one of them to %v: %v", len(k.all), l.peer, k.byPeer[l.peer] != nil)
+		return fmt.Errorf("closed, linked with %v already, or with %d others", l.peer, len(k.all))
 	}
 	byPeer := map[netip.AddrPort]*Link{l.peer: l}
 	maps.Copy(byPeer, k.byPeer)
