@@ -52,13 +52,7 @@ func (r *Routes) Watch(f func(*RNIC)) {
 // are several. Its errors are those of Open and OpenFor, and verbs.ErrClosed after Close.
 func (r *Routes) Reach(src, dst netip.Addr) (*RNIC, error) {
 	src, dst = src.Unmap(), dst.Unmap()
-	from, err := src, error(nil)
-	switch {
-	case !src.IsValid():
-		from, err = sourceFor(dst)
-	case src == dst: // each side needs the UDP port for itself
-		err = fmt.Errorf("software RNIC: %w: %s is the destination, too: want another address of this host", ErrConfig, src)
-	}
+	from, err := sourceFor(src, dst)
 	if err != nil {
 		return nil, err
 	}

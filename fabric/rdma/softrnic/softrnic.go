@@ -100,7 +100,7 @@ func roomTo(socket udp.Conn, peer netip.Addr) int {
 // IPv6 ::1 or that of an interface.
 func OpenFor(dst netip.Addr, cfg Config) (*RNIC, error) {
 	dst = dst.Unmap()
-	src, err := sourceFor(dst)
+	src, err := sourceFor(netip.Addr{}, dst)
 	if err != nil {
 		return nil, err
 	}
@@ -112,11 +112,15 @@ func OpenFor(dst netip.Addr, cfg Config) (*RNIC, error) {
 	return g.rnics[0], nil
 }
 
-// sourceFor returns the address that the route to dst starts at.
-func sourceFor(dst netip.Addr) (netip.Addr, error) {
+// sourceFor returns the address to reach dst from: src or, if that is invalid, where the route to dst starts.
+func sourceFor(src, dst netip.Addr) (netip.Addr, error) {
 	switch {
 	case !dst.IsValid() || dst.IsUnspecified() || dst.IsMulticast() || dst == broadcast:
 		return dst, fmt.Errorf("software RNIC: %w: destination %s: want the address of one host", ErrConfig, dst)
+	case src == dst: // each side needs the UDP port for itself
+		return dst, fmt.Errorf("software RNIC: %w: %s is the destination, too: want another address of this host", ErrConfig, src)
+	case src.IsValid():
+		return src, nil
 	case dst.Is4() && dst.IsLoopback(): // the system's answer would be 127.0.0.1 for all of them
 		return dst, nil
 	}

@@ -49,6 +49,7 @@ func TestOpenFor(t *testing.T) {
 
 // TestOpenForNoHost: what isn't the address of a host is refused as such, before a route to it is looked up.
 func TestOpenForNoHost(t *testing.T) {
+	routes := openRoutes(t)
 	for _, dst := range []netip.Addr{
 		{}, netip.IPv4Unspecified(), netip.IPv6Unspecified(), netip.MustParseAddr("224.0.0.1"), netip.MustParseAddr("ff02::1%lo"),
 		netip.MustParseAddr("255.255.255.255"), netip.MustParseAddr("::ffff:255.255.255.255"),
@@ -59,6 +60,9 @@ func TestOpenForNoHost(t *testing.T) {
 		}
 		if err == nil {
 			nic.Close()
+		}
+		if _, err := routes.Reach(netip.MustParseAddr("127.44.9.1"), dst); !errors.Is(err, softrnic.ErrConfig) || !strings.Contains(err.Error(), "one host") {
+			t.Errorf("%v from a chosen address: %v", dst, err)
 		}
 	}
 }
