@@ -1,13 +1,14 @@
 package tests
 
 import (
+	"strings"
 	"syscall"
 	"testing"
 	"time"
 )
 
 // TestLocalMemory: packets of two programs on this machine go through shared memory if both are told to share it, and
-// through their sockets otherwise; data is the same.
+// through their sockets otherwise, which a host that was told to share it says; data is the same.
 func TestLocalMemory(t *testing.T) {
 	t.Parallel()
 	option := []string{"--local-memory"}
@@ -35,6 +36,11 @@ func TestLocalMemory(t *testing.T) {
 				tgt.sharesMemory(t, c.host...)
 			} else if s := tgt.scrape(t); s.sum(t, "nvmeof_udp_received_shared_bytes_total")+s.sum(t, "nvmeof_udp_sent_shared_bytes_total") > 0 {
 				t.Error("packets went through shared memory")
+			}
+			r := tgt.run(t, time.Minute, "rdma", "bench", append(c.host, "--rw", "randread", "--runtime", "1500ms")...)
+			const nothing = "--local-memory: nothing went through shared memory; the target must run on this host"
+			if got, want := strings.Contains(r.stderr, nothing), c.host != nil && !c.shared; r.code != 0 || got != want {
+				t.Errorf("exit code %d; the host says that it shares nothing %t, want %t: %s", r.code, got, want, r.stderr)
 			}
 			tgt.stop(t)
 		})

@@ -6,6 +6,7 @@
 //	the commands and their groups                         main.go
 //	where to connect to, and as whom                      connflags.go, lookup.go, identity.go, secrets.go
 //	the transport; why connecting failed, what to do      fabric.go, explain.go
+//	whether packets went through shared memory            sharing.go
 //	several paths, what is told of them and shown         pathflags.go, paths.go, pathnews.go, story.go, pathtable.go
 //	discover, connect, connect-all                        discover.go, connect.go, connectall.go
 //	what --hold follows and tells                         follow.go, notices.go, failures.go

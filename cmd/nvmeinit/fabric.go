@@ -25,6 +25,7 @@ type fabric struct {
 	tcp     *tcp.Transport
 	capture *softrnic.Capture
 	lent    bool // the capture is another fabric's
+	sharing *sharing
 }
 
 // openFabric opens the transport that the flags name. All connections on it must be closed before the fabric is.
@@ -113,6 +114,10 @@ func (fab *fabric) openRDMA(f *connFlags) error {
 		return err
 	}
 	fab.rnics = rnics
+	if p.LocalMemory {
+		fab.sharing = &sharing{began: time.Now(), stderr: f.stderr()}
+		rnics.Watch(fab.sharing.add)
+	}
 	said := ""
 	rnics.Watch(func(nic *softrnic.RNIC) {
 		if faults := nic.Faults(); faults != nil {
@@ -154,6 +159,7 @@ func (fab *fabric) Close() error {
 		errs = append(errs, fab.tcp.Close())
 	}
 	if fab.rnics != nil {
+		fab.sharing.tell()
 		errs = append(errs, fab.rnics.Close())
 	}
 	if fab.capture != nil && !fab.lent {
