@@ -87,3 +87,15 @@ func TestRampBeside(t *testing.T) {
 		}
 	})
 }
+
+// TestVerifyAfterRamp: reading back what a job wrote within its ramp doesn't change how long the job took.
+func TestVerifyAfterRamp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := verifySpec("write")
+		s.IODepth, s.RampTime = 1, 3*time.Second
+		res := mustRun(t, &fakeDevice{delay: time.Millisecond, data: make([]byte, fakeSize)}, s)
+		if want := fakeSize / 4096 * time.Millisecond; res.Duration != want || res.Verified != fakeSize {
+			t.Errorf("%d bytes verified, after %v; want %d, %v", res.Verified, res.Duration, fakeSize, want)
+		}
+	})
+}

@@ -58,8 +58,8 @@ func (r *run) newTask(s *Spec, l *ledger, dev Device) (*task, error) {
 
 // hold makes the task wait for its delay, which counts from then on.
 func (t *task) hold(then int64) {
-	t.at = max(then+int64(t.spec.Delay), nanotime())
 	if !t.run.verifying {
+		t.at = max(then+int64(t.spec.Delay), nanotime())
 		t.cpu = processCPU()
 		if t.pacedFromStart() {
 			t.from.Store(t.at) // operations, even all of them, may end before anybody notices that the delay is over
