@@ -1,6 +1,7 @@
 package loadgen
 
 import (
+	"encoding/binary"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -64,8 +65,10 @@ func newJob(t *task, clone int, q Queue, span int64) (*job, error) {
 		j.plan, j.paced = newSchedule(s, clone), s.Paced()
 	}
 	size := s.LargestTransfer()
-	stream := s.stream(clone)
-	j.fresh = rand.NewChaCha8([32]byte{byte(s.Seed), byte(stream), byte(stream >> 8)})
+	var seed [32]byte
+	binary.LittleEndian.PutUint64(seed[0:], s.Seed)
+	binary.LittleEndian.PutUint64(seed[8:], s.stream(clone))
+	j.fresh = rand.NewChaCha8(seed)
 	for range s.IODepth {
 		io := &IO{Done: j.done}
 		j.ios = append(j.ios, io)

@@ -345,6 +345,23 @@ func testRefill(t *testing.T, rw string, refill bool) {
 	}
 }
 
+// TestSeedOfData: jobs with different seeds write different data, so that a target that deduplicates stores both.
+func TestSeedOfData(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		written := map[[4096]byte]uint64{}
+		for _, seed := range []uint64{1, 1 + 1<<8, 1 + 1<<63} {
+			s := spec("write")
+			s.Size, s.IODepth, s.Seed = 4096, 1, seed
+			mustRun(t, &fakeDevice{seen: func(io *IO) {
+				if other, twice := written[[4096]byte(io.Buf)]; twice {
+					t.Errorf("seeds %#x and %#x write the same", other, seed)
+				}
+				written[[4096]byte(io.Buf)] = seed
+			}}, s)
+		}
+	})
+}
+
 // The generator allocates nothing per operation, with a depth and with a rate.
 func TestNoAllocations(t *testing.T) {
 	if race.Enabled {
