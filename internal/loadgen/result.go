@@ -84,7 +84,6 @@ func countIOs(of *[ops]Measured) (n uint64) {
 type Sample struct {
 	At         time.Duration // the end of the interval, since the run began
 	Length     time.Duration
-	Ramping    bool
 	IOs, Bytes [ops]uint64
 	// Percentiles over all directions, in nanoseconds.
 	P50, P99 int64

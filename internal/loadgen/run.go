@@ -266,7 +266,7 @@ func (r *run) sample() {
 		j.addTo(&sum, time.Duration(now-max(r.lastAt, j.task.from.Load())))
 	}
 	began, ramping := r.measuredFrom(now)
-	s := Sample{At: time.Duration(now - r.began), Length: time.Duration(now - max(r.lastAt, began)), Ramping: ramping}
+	s := Sample{At: time.Duration(now - r.began), Length: time.Duration(now - max(r.lastAt, began))}
 	var both Histogram
 	for op := range ops {
 		s.IOs[op] = sum[op].IOs - r.last[op].IOs
@@ -278,11 +278,11 @@ func (r *run) sample() {
 	s.P50, s.P99 = both.Percentile(50), both.Percentile(99)
 	r.last, r.lastAt = sum, now
 	// The short part of the interval after the end of a ramp says nothing about a rate.
-	if !s.Ramping && !r.verifying && s.Length > r.o.Interval/2 {
+	if !ramping && !r.verifying && s.Length > r.o.Interval/2 {
 		r.series = append(r.series, s)
 	}
 	if r.o.Report != nil {
-		r.o.Report(r.progress(now, s))
+		r.o.Report(r.progress(now, s, ramping))
 	}
 }
 
@@ -299,8 +299,8 @@ func (r *run) measuredFrom(now int64) (at int64, ramping bool) {
 	return at, false
 }
 
-func (r *run) progress(now int64, s Sample) *Progress {
-	p := &Progress{Ramping: s.Ramping, Verifying: r.verifying, Ops: r.last, Last: s}
+func (r *run) progress(now int64, s Sample, ramping bool) *Progress {
+	p := &Progress{Ramping: ramping, Verifying: r.verifying, Ops: r.last, Last: s}
 	for _, t := range r.tasks {
 		var done seen
 		for _, j := range t.jobs {
