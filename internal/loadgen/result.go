@@ -183,11 +183,12 @@ func addPoints(sum, points []Point) []Point {
 func (r *run) result() (*Result, error) {
 	res := &Result{Series: r.series}
 	var err error
+	var all uint64 // operations
 	for _, j := range r.jobs {
 		j.takeLead()
+		all += countIOs(&j.ops)
 	}
 	for _, t := range r.tasks {
-		share := t.share()
 		for _, j := range t.jobs {
 			j.mu.Lock()
 			took, logged := t.took(j)
@@ -196,7 +197,7 @@ func (r *run) result() (*Result, error) {
 				Ops: j.ops, Syncs: j.syncs, Depths: j.depths, Errors: j.errors, Err: j.err, Unstarted: j.unstarted(t.until.Load()), Verified: j.verified,
 				Points: j.points, Windows: j.course.finish(logged), Entries: j.course.entries,
 			}
-			part := share(j)
+			part := r.share(j, all)
 			jr.User = time.Duration(float64(t.used.user) * part)
 			jr.System = time.Duration(float64(t.used.system) * part)
 			j.seek.tell(&jr)
@@ -208,4 +209,12 @@ func (r *run) result() (*Result, error) {
 		}
 	}
 	return res, err
+}
+
+// share returns the part of the process's processor time that a job gets, where the jobs had all operations together.
+func (r *run) share(j *job, all uint64) float64 {
+	if all == 0 {
+		return 1 / float64(len(r.jobs))
+	}
+	return float64(countIOs(&j.ops)) / float64(all)
 }

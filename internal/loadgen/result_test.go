@@ -64,13 +64,11 @@ func TestCPU(t *testing.T) {
 // TestShare: the part of the processor time that a job gets.
 func TestShare(t *testing.T) {
 	r := &run{jobs: []*job{{}, {}}}
-	share := (&task{run: r}).share()
-	if a := share(r.jobs[0]); a != 0.5 {
+	if a := r.share(r.jobs[0], 0); a != 0.5 {
 		t.Errorf("without operations it gets %v, want half of it", a)
 	}
 	r.jobs[0].ops[Read].IOs, r.jobs[1].ops[Write].IOs = 10, 30
-	share = (&task{run: r}).share()
-	if a, b := share(r.jobs[0]), share(r.jobs[1]); a != 0.25 || b != 0.75 {
+	if a, b := r.share(r.jobs[0], 40), r.share(r.jobs[1], 40); a != 0.25 || b != 0.75 {
 		t.Errorf("with 10 and 30 operations they get %v and %v", a, b)
 	}
 }

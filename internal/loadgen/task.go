@@ -194,20 +194,6 @@ func (t *task) left(now int64, done seen) time.Duration {
 	return left
 }
 
-// share returns a function for the part of the process's processor time that a job gets.
-func (t *task) share() func(*job) float64 {
-	var all uint64
-	for _, j := range t.run.jobs {
-		all += countIOs(&j.ops)
-	}
-	return func(j *job) float64 {
-		if all == 0 {
-			return 1 / float64(len(t.run.jobs))
-		}
-		return float64(countIOs(&j.ops)) / float64(all)
-	}
-}
-
 // cpuTime is the processor time of this process.
 type cpuTime struct{ user, system time.Duration }
 
