@@ -132,7 +132,7 @@ func (r *run) taskIdle() {
 func (r *run) drive(ctx context.Context, jobs []*job) error {
 	r.running.Store(int32(len(r.tasks)))
 	for _, t := range r.tasks {
-		t.hold(r.began)
+		t.hold()
 	}
 	for _, t := range r.tasks {
 		if r.verifying || t.spec.Delay == 0 {
@@ -194,29 +194,12 @@ func (r *run) wait(ctx context.Context) {
 // never is when an event is due that doesn't come while anybody waits, in nanoseconds from now.
 const never = int64(1000 * time.Hour)
 
-// nextEvent returns the next event according to the tasks' times: the start of a task, the end of its ramp, or its
-// end.
+// nextEvent returns the first of the tasks' next events.
 func (r *run) nextEvent() (at int64, act func()) {
 	at, act = nanotime()+never, func() {}
 	for _, t := range r.tasks {
-		t.mu.Lock()
-		finished := t.finished
-		t.mu.Unlock()
-		s := t.spec
-		switch when := r.began + int64(s.Delay+s.RampTime); {
-		case finished || t.stop.Load():
-		case !t.begun:
-			if when = r.began + int64(s.Delay); when < at {
-				at, act = when, t.begin
-			}
-		case !t.measuring.Load():
-			if when < at {
-				at, act = when, t.measure
-			}
-		case s.Runtime > 0:
-			if when = t.from.Load() + int64(s.Runtime); when < at {
-				at, act = when, t.halt
-			}
+		if when, then := t.nextEvent(); then != nil && when < at {
+			at, act = when, then
 		}
 	}
 	return at, act

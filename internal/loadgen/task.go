@@ -24,12 +24,11 @@ type task struct {
 	stop      atomic.Bool
 	measuring atomic.Bool
 	from      atomic.Int64 // nanoseconds: when measuring began
-	until     atomic.Int64 // when measuring ended
+	until     atomic.Int64 // when measuring ended; math.MaxInt64 until then
 
-	mu       sync.Mutex
-	cpu      cpuTime // used by the process until measuring began
-	finished bool
-	used     cpuTime
+	mu   sync.Mutex
+	cpu  cpuTime // used by the process until measuring began
+	used cpuTime // by the process while it was measured
 }
 
 func (r *run) newTask(s *Spec, l *ledger, dev Device) (*task, error) {
@@ -56,10 +55,10 @@ func (r *run) newTask(s *Spec, l *ledger, dev Device) (*task, error) {
 	return t, nil
 }
 
-// hold makes the task wait for its delay, which counts from then on.
-func (t *task) hold(then int64) {
+// hold makes the task wait for its delay.
+func (t *task) hold() {
 	if !t.run.verifying {
-		t.at = max(then+int64(t.spec.Delay), nanotime())
+		t.at = max(t.run.began+int64(t.spec.Delay), nanotime())
 		t.cpu = processCPU()
 		if t.pacedFromStart() {
 			t.from.Store(t.at) // operations, even all of them, may end before anybody notices that the delay is over
@@ -88,7 +87,7 @@ func (t *task) pacedFromStart() bool { return t.spec.hasRate() && t.spec.RampTim
 func (t *task) measure() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.finished {
+	if t.finished() {
 		return
 	}
 	for _, j := range t.jobs {
@@ -103,14 +102,16 @@ func (t *task) measure() {
 	t.measuring.Store(true)
 }
 
+// finished reports whether measuring has ended.
+func (t *task) finished() bool { return t.until.Load() != math.MaxInt64 }
+
 // finish records when measuring ended; only the first call has an effect.
 func (t *task) finish() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.finished {
+	if t.finished() {
 		return
 	}
-	t.finished = true
 	now := nanotime()
 	t.until.Store(now)
 	t.measuring.Store(false)
@@ -131,6 +132,23 @@ func (t *task) took(j *job) (all, logged time.Duration) {
 		return time.Duration(max(until, t.at) - t.at), logged
 	}
 	return logged, logged
+}
+
+// nextEvent returns the next event according to the task's times: its start, the end of its ramp, or its end; act is nil
+// if none comes.
+func (t *task) nextEvent() (at int64, act func()) {
+	s := t.spec
+	begins := t.run.began + int64(s.Delay)
+	switch {
+	case t.finished() || t.stop.Load():
+	case !t.begun:
+		return begins, t.begin
+	case !t.measuring.Load():
+		return begins + int64(s.RampTime), t.measure
+	case s.Runtime > 0:
+		return t.from.Load() + int64(s.Runtime), t.halt
+	}
+	return 0, nil
 }
 
 // halt stops starting operations. Outstanding ones still count, and measuring ends with them; otherwise an
@@ -162,7 +180,7 @@ func (t *task) elapsed(now int64) time.Duration {
 
 func (t *task) left(now int64, done seen) time.Duration {
 	switch {
-	case t.until.Load() != math.MaxInt64:
+	case t.finished():
 		return 0
 	case !t.measuring.Load():
 		return -1

@@ -255,7 +255,7 @@ func TestThinkTimeContended(t *testing.T) {
 			j.mu.Unlock()
 		}
 	})
-	r.tasks[0].hold(0)
+	r.tasks[0].hold()
 	r.tasks[0].begin()
 	other.Wait()
 	if n := d.count.Load(); n != s.NumberIOs {
