@@ -39,7 +39,6 @@ func (p *Page) Write(w io.Writer) error {
 		Script template.JS
 		Works  []workView
 		Paths  []string // the same for all works
-		Repeat int
 	}
 	v := view{
 		Page: p, Date: p.Made.Format("2 January 2006, 15:04 MST"),
@@ -48,7 +47,7 @@ func (p *Page) Write(w io.Writer) error {
 	}
 	for _, k := range p.Works {
 		v.Works = append(v.Works, newView(k))
-		v.Paths, v.Repeat = k.Paths, len(k.Depths[0].Runs[0])
+		v.Paths = k.Paths
 	}
 	return pageTemplate.Execute(w, v)
 }
