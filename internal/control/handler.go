@@ -142,21 +142,20 @@ type failure struct {
 
 // done answers a request that changes something.
 func done(w http.ResponseWriter, err error) {
-	status := http.StatusNoContent
+	if err == nil {
+		w.WriteHeader(http.StatusNoContent)
+		return
+	}
+	status := http.StatusConflict
 	var large *http.MaxBytesError
 	var usage *cli.UsageError
 	switch {
-	case err == nil:
-		w.WriteHeader(status)
-		return
 	case errors.Is(err, ErrChanged):
 		status = http.StatusPreconditionFailed
 	case errors.Is(err, config.ErrInvalid), errors.As(err, &usage):
 		status = http.StatusUnprocessableEntity
 	case errors.As(err, &large):
 		status = http.StatusRequestEntityTooLarge
-	default:
-		status = http.StatusConflict
 	}
 	reply(w, status, failure{err.Error()})
 }
