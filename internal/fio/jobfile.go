@@ -39,7 +39,7 @@ const maxLine = 1 << 16
 // variable, and $ncpus, $pagesize and $mb_memory describe the machine. The error is a *SyntaxError with the name of
 // the file, unless r fails.
 func Parse(name string, r io.Reader) (*File, error) {
-	f := &File{Global: map[string]string{}}
+	f := new(File)
 	global := NewJob("global")
 	var job *Job // of the current section
 	var unknown strangers

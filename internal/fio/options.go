@@ -298,11 +298,7 @@ func Names() (all []string) {
 
 func find(name string) *Option {
 	for i := range options {
-		o := &options[i]
-		if o.Name == name {
-			return o
-		}
-		if slices.Contains(o.Aliases, name) {
+		if o := &options[i]; o.Name == name || slices.Contains(o.Aliases, name) {
 			return o
 		}
 	}
