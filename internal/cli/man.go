@@ -69,7 +69,8 @@ func manText(w io.Writer, text string) {
 			fresh = true
 			continue
 		}
-		switch indented := strings.HasPrefix(line, "  "); {
+		indented := strings.HasPrefix(line, "  ")
+		switch {
 		case indented != verbatim && indented:
 			fmt.Fprint(w, ".PP\n.EX\n")
 		case indented != verbatim:
@@ -79,7 +80,7 @@ func manText(w io.Writer, text string) {
 		case fresh:
 			fmt.Fprint(w, ".PP\n")
 		}
-		verbatim, fresh = strings.HasPrefix(line, "  "), false
+		verbatim, fresh = indented, false
 		fmt.Fprintln(w, roff(line))
 	}
 	if verbatim {
