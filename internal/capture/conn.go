@@ -12,8 +12,8 @@ func (f *File) Conn(c udp.Conn) udp.Conn {
 	return &conn{Conn: c, queue: f.queue, local: unmap(c.LocalAddr())}
 }
 
-// maxDatagrams is the most that one socket call can carry: an IP packet.
-const maxDatagrams = 0xffff
+// maxTrain is the most bytes that one socket call can carry: an IP packet.
+const maxTrain = 0xffff
 
 type conn struct {
 	udp.Conn
@@ -64,7 +64,7 @@ func (c *conn) received(rx []udp.Received) {
 // put records anything that can be a packet, unlike a train that the socket is going to refuse.
 func (c *conn) put(r record, parts [][]byte, datagrams int) {
 	src, dst := r.src.Addr(), r.dst.Addr()
-	if !src.IsValid() || !dst.IsValid() || src.Is4() != dst.Is4() || r.size > maxDatagrams {
+	if !dst.IsValid() || src.Is4() != dst.Is4() || r.size > maxTrain {
 		return
 	}
 	c.queue.put(r, parts, max(1, datagrams))
