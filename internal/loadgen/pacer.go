@@ -22,7 +22,7 @@ type dueJob struct {
 	at   int64 // nanoseconds
 }
 
-// newPacer returns a pacer for those of jobs whose operations all come by a plan. All of them have begun.
+// newPacer returns a pacer for those of jobs whose operations all come by a plan. All of them are held.
 func newPacer(jobs []*job) *pacer {
 	p := &pacer{due: pqueue.New(func(a, b *dueJob) bool { return a.at < b.at }, nil)}
 	for _, j := range jobs {

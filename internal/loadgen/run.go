@@ -230,7 +230,7 @@ func (r *run) verify(ctx context.Context) error {
 		for _, j := range t.jobs {
 			j.mu.Lock()
 			j.checking = true
-			j.position = int64(j.clone * t.spec.largestBlock())
+			j.position = int64(j.clone * t.spec.LargestTransfer())
 			j.mu.Unlock()
 		}
 	}
