@@ -271,6 +271,14 @@ func TestServeWhereAnotherServes(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
+	l, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"}) // takes no connection, as one of another user
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	if _, err := Serve(path, newFake(t)); err == nil || !strings.Contains(err.Error(), "another program") {
+		t.Errorf("where a program takes no connection: %v", err)
+	}
 	if _, err := Serve(filepath.Join(path, "x"), newFake(t)); err == nil {
 		t.Error("a socket where there is no directory")
 	}

@@ -43,8 +43,7 @@ func Serve(path string, t Target) (*Server, error) {
 func listen(path string) (net.Listener, error) {
 	dialer := net.Dialer{Timeout: time.Second}
 	if c, err := dialer.DialContext(context.Background(), "unix", path); err == nil {
-		_ = c.Close()
-		return nil, fmt.Errorf("control socket %s: another program serves it: choose another", path)
+		_ = c.Close() // listening there fails, too
 	} else if errors.Is(err, unix.ECONNREFUSED) && isSocket(path) {
 		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, fmt.Errorf("control socket %s was left behind: %w", path, err)
@@ -80,6 +79,8 @@ func listenFailed(path string, err error) error {
 		return fmt.Errorf("control socket %s: %w: make its directory first, or choose another", path, unix.ENOENT)
 	case errors.Is(err, unix.EINVAL):
 		return fmt.Errorf("control socket %s: %w: the path of a socket has %d bytes at most", path, unix.ENAMETOOLONG, config.MaxSocketPath)
+	case errors.Is(err, unix.EADDRINUSE) && isSocket(path): // maybe another user's, who alone may connect
+		return fmt.Errorf("control socket %s: another program serves it: choose another", path)
 	case errors.Is(err, unix.EADDRINUSE):
 		return fmt.Errorf("control socket %s: %w: it is no socket; remove it, or choose another name", path, unix.EEXIST)
 	}
