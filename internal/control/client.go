@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"net"
 	"net/http"
+	"net/url"
 	"time"
 
 	"github.com/nvme-anywhere/nvmeof/internal/cli"
@@ -131,24 +132,32 @@ func (c *Client) do(ctx context.Context, method, path, match string, body []byte
 		req.Header.Set("If-Match", match)
 	}
 	resp, err := c.http.Do(req)
-	if err != nil {
-		var op *net.OpError
-		if errors.As(err, &op) {
-			err = op.Err
-		}
-		if errors.Is(err, fs.ErrPermission) {
-			return nil, "", fmt.Errorf("control socket %s: %w; only root, and the user that nvmetgt runs as, may use it", c.socket, err)
-		}
-		return nil, "", fmt.Errorf("control socket %s: %w; does nvmetgt run, with --control or control: in its file?", c.socket, err)
+	if err == nil {
+		defer resp.Body.Close()
+		b, err = io.ReadAll(resp.Body)
 	}
-	defer resp.Body.Close()
-	if b, err = io.ReadAll(resp.Body); err != nil {
-		return nil, "", err
+	if err != nil {
+		return nil, "", c.unanswered(err)
 	}
 	if resp.StatusCode >= http.StatusBadRequest {
 		return nil, "", failed(resp, b)
 	}
 	return b, resp.Header.Get("ETag"), nil
+}
+
+// unanswered says why a request has no answer.
+func (c *Client) unanswered(err error) error {
+	var op *net.OpError
+	var request *url.Error
+	switch {
+	case errors.As(err, &op) && op.Op == "dial" && errors.Is(err, fs.ErrPermission):
+		return fmt.Errorf("control socket %s: %w; only root, and the user that nvmetgt runs as, may use it", c.socket, op.Err)
+	case op != nil && op.Op == "dial":
+		return fmt.Errorf("control socket %s: %w; does nvmetgt run, with --control or control: in its file?", c.socket, op.Err)
+	case errors.As(err, &request):
+		err = request.Err
+	}
+	return fmt.Errorf("control socket %s: the target ended before it answered: %w", c.socket, err)
 }
 
 // failed returns the error in a response; it is a *cli.UsageError if no target could do what was asked for.

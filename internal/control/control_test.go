@@ -342,6 +342,37 @@ func TestOtherServer(t *testing.T) {
 	}
 }
 
+// TestTargetEnds: that a target ended during a request is said as such, however far it got.
+func TestTargetEnds(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "socket")
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	answers := []string{"", "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{"}
+	var over sync.WaitGroup
+	over.Go(func() {
+		for _, answer := range answers {
+			c, err := l.Accept()
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			_, _ = c.Read(make([]byte, 4096))
+			_, _ = c.Write([]byte(answer))
+			_ = c.Close()
+		}
+	})
+	for _, answer := range answers {
+		err := NewClient(path).Drain(t.Context(), nil)
+		if err == nil || !strings.Contains(err.Error(), path+": the target ended before it answered") || strings.Contains(err.Error(), "http:") {
+			t.Errorf("after %q: %v", answer, err)
+		}
+	}
+	over.Wait()
+}
+
 // A change that can't be made is reported, and nothing is applied.
 func TestChangeFails(t *testing.T) {
 	f := newFake(t)
