@@ -122,6 +122,10 @@ func FromNVMeTCLI(name string, b []byte, secrets string) (*Import, error) {
 	for i := range in.Ports {
 		im.port(&in.Ports[i], in.Subsystems)
 	}
+	if len(im.c.Listen) == 0 {
+		d := defaultListen()
+		im.note("no port remains: here it would listen on %s and %s; write others after listen:, if those are meant", d[0], d[1])
+	}
 	im.bothFamilies()
 	if err := im.c.Validate(); err != nil {
 		var fe *FieldError

@@ -96,6 +96,9 @@ func TestFromNVMeTCLIWithoutTLS(t *testing.T) {
 		if listens := len(im.Config.Listen) == 1; listens == strings.Contains(x.want, "left out") || (notes == "") != (x.want == "") || !strings.HasPrefix(notes, x.want) {
 			t.Errorf("%s, TLS %s: %d endpoints, notes %q", x.tsas, x.treq, len(im.Config.Listen), notes)
 		}
+		if none := len(im.Config.Listen) == 0; none != strings.Contains(notes, "no port remains: here it would listen on rdma://127.0.0.1:4420 and tcp://127.0.0.1:4420") {
+			t.Errorf("%s, TLS %s: what is listened on without a port: notes %q", x.tsas, x.treq, notes)
+		}
 	}
 }
 
