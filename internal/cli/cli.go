@@ -44,11 +44,11 @@ func Execute(ctx context.Context, root *cobra.Command, stderr io.Writer) int {
 	defer says.flush(ctx)
 	defer log.SetOutput(log.Writer())
 	log.SetOutput(says) // what libraries have to say, such as net/http
-	root.SetOut(out)    // before helpers makes the completion command, which keeps it
+	root.SetOut(out)    // before strictHelp makes the completion command, which keeps it
 	root.SetErr(says)
 	root.AddCommand(newMan())
 	var wrongHelp error
-	helpers(root, &wrongHelp)
+	strictHelp(root, &wrongHelp)
 	completions(root)
 	keepOrder(root)
 	err := root.ExecuteContext(ctx)

@@ -116,3 +116,54 @@ func commands(c *cobra.Command, group string) string {
 	}
 	return b.String()
 }
+
+// strictHelp makes all forms of help report unknown commands, too, where cobra shows the help of the command before them.
+// The error is in *wrong, since cobra's help function returns nothing.
+func strictHelp(root *cobra.Command, wrong *error) {
+	root.SetHelpCommand(newHelp())
+	root.InitDefaultCompletionCmd()
+	for _, c := range root.Commands() {
+		if c.Name() == "completion" {
+			Parent(c)
+		}
+	}
+	show := root.HelpFunc()
+	root.SetHelpFunc(func(c *cobra.Command, args []string) {
+		if c.HasSubCommands() {
+			*wrong = c.ValidateArgs(c.Flags().Args())
+		}
+		if *wrong == nil {
+			show(c, args)
+		}
+	})
+}
+
+// newHelp returns the command "help COMMAND".
+func newHelp() *cobra.Command {
+	return &cobra.Command{
+		Use: "help [COMMAND]", Short: "Show the help of a command",
+		RunE: func(c *cobra.Command, args []string) error {
+			of, rest, err := c.Root().Find(args)
+			if err != nil {
+				return err
+			}
+			if len(rest) > 0 {
+				return unknownCommand(of, rest[0])
+			}
+			of.InitDefaultHelpFlag()
+			of.InitDefaultVersionFlag()
+			return of.Help()
+		},
+		ValidArgsFunction: func(c *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+			var names []cobra.Completion
+			if of, rest, err := c.Root().Find(args); err == nil && len(rest) == 0 {
+				for _, sub := range of.Commands() {
+					if sub.IsAvailableCommand() {
+						names = append(names, cobra.CompletionWithDesc(sub.Name(), sub.Short))
+					}
+				}
+			}
+			return names, cobra.ShellCompDirectiveNoFileComp
+		},
+	}
+}
