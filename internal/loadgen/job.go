@@ -34,7 +34,7 @@ type job struct {
 	lead   *figures // those of its ramp; nil if there is none
 	depths [depthLevels]uint64
 	points []Point
-	seen   [ops]seen
+	seen   [ops]seen // used only by the run's goroutine
 	course course
 	seek   *seek // nil if the depth is fixed
 

@@ -287,12 +287,10 @@ func (r *run) progress(now int64, s Sample, ramping bool) *Progress {
 	for _, t := range r.tasks {
 		var done seen
 		for _, j := range t.jobs {
-			j.mu.Lock()
 			for op := range ops {
-				done.ios += j.ops[op].IOs
-				done.bytes += j.ops[op].Bytes
+				done.ios += j.seen[op].ios
+				done.bytes += j.seen[op].bytes
 			}
-			j.mu.Unlock()
 		}
 		p.Elapsed = max(p.Elapsed, t.elapsed(now))
 		if left := t.left(now, done); p.Left >= 0 && (left < 0 || left > p.Left) {
