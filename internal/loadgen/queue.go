@@ -40,7 +40,7 @@ type IO struct {
 
 // Queue carries the operations of one job.
 type Queue interface {
-	// Submit starts io. It does not block.
+	// Submit starts io. It does not block, and may be called by several goroutines at once, also within Done.
 	Submit(io *IO)
 	// Alloc returns a buffer that Submit takes without a copy; Free frees it.
 	Alloc(n int) ([]byte, error)
@@ -51,6 +51,6 @@ type Queue interface {
 type Device interface {
 	Size() int64    // bytes
 	BlockSize() int // bytes
-	// OpenQueue returns the queue of job number i, which may be shared with other jobs.
+	// OpenQueue returns a queue for job number i alone, which may share what carries it with those of other jobs.
 	OpenQueue(i int) (Queue, error)
 }
