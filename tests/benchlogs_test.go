@@ -79,6 +79,19 @@ func moved(log [][]int, direction int) (n float64) {
 	return n
 }
 
+// inTime reports whether no interval of a log of rates was twice as long as loggedFile asks for. fio computes a rate as if
+// it had been in time to log it.
+func inTime(log [][]int) bool {
+	last := 0
+	for _, f := range log {
+		if f[0]-last > 200 {
+			return false
+		}
+		last = f[0]
+	}
+	return true
+}
+
 // fio and nvmeinit write logs of the same names and format, which show what was done in the course of the run.
 func TestBenchLogs(t *testing.T) {
 	t.Parallel()
@@ -91,11 +104,12 @@ func TestBenchLogs(t *testing.T) {
 		for i, j := range jobs {
 			for direction, s := range []fioSide{j.Read, j.Write} {
 				iops, bw := logs[fmt.Sprintf("run_iops.%d", i+1)], logs[fmt.Sprintf("run_bw.%d", i+1)]
+				known := who != "fio" || inTime(iops) && inTime(bw)
 				// The rest of the last interval is in no log, and values are rounded.
-				if n := moved(iops, direction); math.Abs(n-s.Total) > s.Total/2 {
+				if n := moved(iops, direction); known && math.Abs(n-s.Total) > s.Total/2 {
 					t.Errorf("%s: job %d: %.0f operations are logged in direction %d, of %v; %v", who, i+1, n, direction, s.Total, iops)
 				}
-				if n := moved(bw, direction) * 1024; math.Abs(n-s.Bytes) > s.Bytes/2 {
+				if n := moved(bw, direction) * 1024; known && math.Abs(n-s.Bytes) > s.Bytes/2 {
 					t.Errorf("%s: job %d: %.0f bytes are logged in direction %d, of %v; %v", who, i+1, n, direction, s.Bytes, bw)
 				}
 				for name, lat := range map[string]fioLatency{"clat": s.CLat, "lat": s.Lat} {
