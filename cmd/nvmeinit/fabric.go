@@ -24,8 +24,8 @@ type fabric struct {
 	rdma    *rdma.Transport
 	tcp     *tcp.Transport
 	capture *softrnic.Capture
-	lent    bool // the capture is another fabric's
-	sharing *sharing
+	lent    bool     // the capture is another fabric's
+	sharing *sharing // if --local-memory
 }
 
 // openFabric opens the transport that the flags name. All connections on it must be closed before the fabric is.
@@ -158,8 +158,10 @@ func (fab *fabric) Close() error {
 	if fab.tcp != nil {
 		errs = append(errs, fab.tcp.Close())
 	}
-	if fab.rnics != nil {
+	if fab.sharing != nil {
 		fab.sharing.tell()
+	}
+	if fab.rnics != nil {
 		errs = append(errs, fab.rnics.Close())
 	}
 	if fab.capture != nil && !fab.lent {

@@ -26,7 +26,7 @@ func (s *sharing) add(nic *softrnic.RNIC) { s.rnics = append(s.rnics, nic) }
 
 // tell is called at the end.
 func (s *sharing) tell() {
-	if s == nil || time.Since(s.began) < sharingTime {
+	if time.Since(s.began) < sharingTime {
 		return
 	}
 	var all, shared uint64

@@ -13,6 +13,8 @@ import (
 	"net/url"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/nvme-anywhere/nvmeof/internal/cli"
 	"github.com/nvme-anywhere/nvmeof/internal/config"
 )
@@ -157,7 +159,12 @@ func (c *Client) unanswered(err error) error {
 	case errors.As(err, &request):
 		err = request.Err
 	}
-	return fmt.Errorf("control socket %s: the target ended before it answered: %w", c.socket, err)
+	for _, end := range []error{io.EOF, io.ErrUnexpectedEOF, unix.ECONNRESET, unix.EPIPE} {
+		if errors.Is(err, end) {
+			return fmt.Errorf("control socket %s: the target ended before it answered: %w", c.socket, err)
+		}
+	}
+	return fmt.Errorf("control socket %s: no answer: %w", c.socket, err)
 }
 
 // failed returns the error in a response; it is a *cli.UsageError if no target could do what was asked for.

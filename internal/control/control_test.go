@@ -342,7 +342,7 @@ func TestOtherServer(t *testing.T) {
 	}
 }
 
-// TestTargetEnds: that a target ended during a request is said as such, however far it got.
+// TestTargetEnds: that a target ended during a request is said as such, however far it got, and of nothing else.
 func TestTargetEnds(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "socket")
 	l, err := net.Listen("unix", path)
@@ -350,7 +350,10 @@ func TestTargetEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	answers := []string{"", "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{"}
+	const ended, none = ": the target ended before it answered: ", ": no answer: "
+	answers := []struct{ says, want string }{
+		{"", ended}, {"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{", ended}, {"220 another program\r\n", none},
+	}
 	var over sync.WaitGroup
 	over.Go(func() {
 		for _, answer := range answers {
@@ -360,15 +363,20 @@ func TestTargetEnds(t *testing.T) {
 				return
 			}
 			_, _ = c.Read(make([]byte, 4096))
-			_, _ = c.Write([]byte(answer))
+			_, _ = c.Write([]byte(answer.says))
 			_ = c.Close()
 		}
 	})
 	for _, answer := range answers {
 		err := NewClient(path).Drain(t.Context(), nil)
-		if err == nil || !strings.Contains(err.Error(), path+": the target ended before it answered") || strings.Contains(err.Error(), "http:") {
-			t.Errorf("after %q: %v", answer, err)
+		if err == nil || !strings.HasPrefix(err.Error(), "control socket "+path+answer.want) || strings.Contains(err.Error(), "http://") {
+			t.Errorf("after %q: %v", answer.says, err)
 		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := NewClient(path).Drain(ctx, nil); !errors.Is(err, context.Canceled) || strings.Contains(err.Error(), ended) {
+		t.Errorf("given up: %v", err)
 	}
 	over.Wait()
 }

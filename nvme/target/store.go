@@ -78,7 +78,7 @@ func (ns *Namespace) refuseFormer() error {
 // silently, at the latest with the next Save.
 func parseState(b []byte, v any) error {
 	if err := json.Unmarshal(b, v); err != nil {
-		return err
+		return err // it is damaged
 	}
 	d := json.NewDecoder(bytes.NewReader(b))
 	d.DisallowUnknownFields()
