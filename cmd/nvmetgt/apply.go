@@ -258,12 +258,7 @@ func (s *server) add(next *config.Config, st *staged) error {
 // addSubsystem adds a new subsystem, or checks that the new namespaces of an existing one can be added.
 func (s *server) addSubsystem(sub *config.Subsystem, st *staged) error {
 	if t := s.target.Subsystem(sub.NQN); t != nil {
-		for _, n := range st.namespaces(sub) {
-			if err := t.CheckNamespace(n); err != nil {
-				return err
-			}
-		}
-		return nil
+		return t.CheckNamespaces(s.removed(sub), st.namespaces(sub))
 	}
 	c := target.SubsystemConfig{
 		NQN: sub.NQN, Serial: sub.Serial, Model: sub.Model,
@@ -277,6 +272,16 @@ func (s *server) addSubsystem(sub *config.Subsystem, st *staged) error {
 	}
 	st.undo = append(st.undo, func() error { return s.target.RemoveSubsystem(sub.NQN) })
 	return nil
+}
+
+// removed returns the NSIDs that sub, as it will be, has no more.
+func (s *server) removed(sub *config.Subsystem) (all []uint32) {
+	for _, n := range s.cfg.Subsystem(sub.NQN).Namespaces {
+		if sub.Namespace(n.NSID) == nil {
+			all = append(all, n.NSID)
+		}
+	}
+	return all
 }
 
 // namespaces returns the staged namespaces of sub.

@@ -371,6 +371,37 @@ func TestFailedChange(t *testing.T) {
 	}
 }
 
+// TestDerivedUUIDTaken: a namespace with the UUID that the target has derived for another one is refused, as it is when
+// the target starts. The change used to succeed without it: only the log said that, and what was saved couldn't be
+// started.
+func TestDerivedUUIDTaken(t *testing.T) {
+	s, next := narrowing(t)
+	h, err := come(t, s.cfg.Listen[0], staysNQN)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, err := h.NamespaceInfo(t.Context(), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	uuid := config.UUID(first.Descriptors.UUID)
+	next.Subsystems[0].Namespaces[1].UUID = &uuid
+	_, tag := s.Config()
+	if err := s.Apply(next, tag); !errors.Is(err, target.ErrExists) {
+		t.Errorf("the change: %v", err)
+	}
+	if _, now := s.Config(); now != tag || len(s.volumes()) != 1 || len(s.listeners) != 1 {
+		t.Errorf("the tag is %s and was %s; %d volumes are open, and %d listeners", now, tag, len(s.volumes()), len(s.listeners))
+	}
+	next.Subsystems[0].Namespaces = next.Subsystems[0].Namespaces[1:]
+	if err := s.Apply(next, ""); err != nil {
+		t.Errorf("in place of the other: %v", err)
+	}
+	if all, err := h.ActiveNamespaces(t.Context()); err != nil || !slices.Equal(all, []uint32{2}) {
+		t.Errorf("the host has %d, %v", all, err)
+	}
+}
+
 // Referrals can be changed while hosts are connected: discovery reports those of the new configuration.
 func TestReferralsChange(t *testing.T) {
 	at := freeEndpoint(t)

@@ -218,10 +218,19 @@ func TestDistinct(t *testing.T) {
 			t.Errorf("got %v, want %s", err, want)
 			continue
 		}
-		if err := sub.CheckNamespace(second); err != nil {
+		others := []uint32{1, 3}
+		if got := sub.CheckNamespaces(nil, []NamespaceConfig{second}); got == nil || got.Error() != err.Error() {
+			t.Errorf("a check gets %v, want %v", got, err)
+		}
+		if err := sub.CheckNamespaces(others, []NamespaceConfig{second}); err != nil {
 			t.Errorf("before the other goes: %v", err)
 		}
-		for _, nsid := range []uint32{1, 3} {
+		twice := []NamespaceConfig{second, second}
+		twice[1].NSID = 6
+		if err := sub.CheckNamespaces(others, twice); !errors.Is(err, ErrExists) || !strings.HasSuffix(err.Error(), "as that of namespace 5: give it another, or none") {
+			t.Errorf("twice in one change: %v", err)
+		}
+		for _, nsid := range others {
 			if err := sub.RemoveNamespace(nsid); err != nil {
 				t.Fatal(err)
 			}

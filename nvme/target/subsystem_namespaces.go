@@ -36,21 +36,30 @@ func (s *Subsystem) AddNamespace(c NamespaceConfig) (*Namespace, error) {
 	return ns, nil
 }
 
-// CheckNamespace is for callers that must know that AddNamespace will succeed before they do something that can't be
-// undone. It returns the error that AddNamespace would, except for a UUID, NGUID or EUI64 that another namespace has:
-// that may be one that is about to be removed.
-func (s *Subsystem) CheckNamespace(c NamespaceConfig) error {
-	if err := s.operators(&c); err != nil {
-		return err
+// CheckNamespaces is for callers that must know that AddNamespace will succeed before they do something that can't be
+// undone. It returns the error that AddNamespace would for one of added, in this order, when those with the NSIDs removed
+// are gone.
+func (s *Subsystem) CheckNamespaces(removed []uint32, added []NamespaceConfig) error {
+	s.change.Lock()
+	defer s.change.Unlock()
+	table := slices.Clone(*s.namespaces.Load())
+	for _, nsid := range removed {
+		if i := nsid - 1; i < uint32(len(table)) {
+			table[i] = nil
+		}
 	}
-	err := c.Validate()
-	if err == nil {
-		s.change.Lock()
-		_, _, err = s.ready(&c)
-		s.change.Unlock()
-	}
-	if err != nil {
-		return within(s.nqn, err)
+	for i := range added {
+		c := &added[i]
+		if err := s.operators(c); err != nil {
+			return err
+		}
+		err := c.Validate()
+		if err == nil {
+			_, table, err = s.ready(c, table)
+		}
+		if err != nil {
+			return within(s.nqn, err)
+		}
 	}
 	return nil
 }
@@ -81,9 +90,10 @@ func (s *Subsystem) addNamespace(c NamespaceConfig) (*Namespace, error) {
 	return ns, nil
 }
 
-// ready makes a namespace with what is stored of it, and the table that includes it. Called with change held.
-func (s *Subsystem) ready(c *NamespaceConfig) (*Namespace, []*Namespace, error) {
-	table := slices.Clone(*s.namespaces.Load())
+// ready makes a namespace with what is stored of it, and the table that includes it and those of others. Called with
+// change held.
+func (s *Subsystem) ready(c *NamespaceConfig, others []*Namespace) (*Namespace, []*Namespace, error) {
+	table := slices.Clone(others)
 	nsid := c.NSID
 	if nsid == 0 {
 		i := slices.Index(table, nil)
@@ -102,6 +112,9 @@ func (s *Subsystem) ready(c *NamespaceConfig) (*Namespace, []*Namespace, error) 
 		return nil, nil, fmt.Errorf("namespace %d %w", nsid, ErrExists)
 	}
 	ns := newNamespace(s, nsid, c)
+	if err := ns.distinct(others); err != nil {
+		return nil, nil, err
+	}
 	if err := ns.refuseFormer(); err != nil {
 		return nil, nil, fmt.Errorf("namespace %d: %w", nsid, err)
 	}
@@ -114,11 +127,8 @@ func (s *Subsystem) ready(c *NamespaceConfig) (*Namespace, []*Namespace, error) 
 
 // insert puts a namespace into the table. Called with change held.
 func (s *Subsystem) insert(c *NamespaceConfig) (*Namespace, error) {
-	ns, table, err := s.ready(c)
+	ns, table, err := s.ready(c, *s.namespaces.Load())
 	if err != nil {
-		return nil, err
-	}
-	if err := s.distinct(ns); err != nil {
 		return nil, err
 	}
 	ns.watchSize()
@@ -131,10 +141,9 @@ func (s *Subsystem) insert(c *NamespaceConfig) (*Namespace, error) {
 	return ns, nil
 }
 
-// distinct refuses a namespace that has an identifier of another one: hosts would take the two for the same. Called
-// with change held.
-func (s *Subsystem) distinct(ns *Namespace) error {
-	for _, other := range *s.namespaces.Load() {
+// distinct refuses a namespace that has an identifier of another one: hosts would take the two for the same.
+func (ns *Namespace) distinct(others []*Namespace) error {
+	for _, other := range others {
 		var what string
 		switch {
 		case other == nil:
