@@ -42,6 +42,9 @@ func (s *server) apply(next *config.Config, tag string) (gone <-chan struct{}, e
 		return nil, err
 	}
 	s.log.Info("the configuration is changed", "endpoints", len(next.Listen), "subsystems", len(next.Subsystems), "namespaces", len(s.exports))
+	if !s.target.Draining() {
+		s.service.say("STATUS=" + s.exported())
+	}
 	return gone, nil
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nvme-anywhere/nvmeof/internal/config"
 	"github.com/nvme-anywhere/nvmeof/internal/soon"
 )
 
@@ -30,6 +31,50 @@ func TestSupervisorStalls(t *testing.T) {
 	if _, ok := soon.Receive(said); !ok {
 		t.Error("it waits for the supervisor")
 	}
+}
+
+// TestStatusAfterChange: systemd shows what is exported since a change, which used to be what was when the target started;
+// or, until hosts are taken again, that it drains.
+func TestStatusAfterChange(t *testing.T) {
+	s := started(t, &config.Config{Subsystems: []config.Subsystem{{NQN: "nqn.2026-11.org.example:a"}}}, freeEndpoint(t))
+	defer s.close()
+	at := &net.UnixAddr{Name: filepath.Join(t.TempDir(), "notify"), Net: "unixgram"}
+	t.Setenv("NOTIFY_SOCKET", at.Name)
+	supervisor, err := net.ListenUnixgram("unixgram", at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer supervisor.Close()
+	shows := func(want string) {
+		t.Helper()
+		b := make([]byte, 256)
+		_ = supervisor.SetReadDeadline(time.Now().Add(10 * time.Second))
+		if n, err := supervisor.Read(b); err != nil || string(b[:n]) != "STATUS="+want {
+			t.Errorf("it is told %q, %v, want %s", b[:n], err, want)
+		}
+	}
+	export := func(nqns ...string) {
+		t.Helper()
+		next := s.cfg.Clone()
+		next.Subsystems = nil
+		for _, nqn := range nqns {
+			next.Subsystems = append(next.Subsystems, config.Subsystem{NQN: nqn})
+		}
+		if err := s.Apply(next, ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	export("nqn.2026-11.org.example:a", "nqn.2026-11.org.example:b")
+	shows("2 subsystems")
+	export("nqn.2026-11.org.example:b")
+	shows("nqn.2026-11.org.example:b")
+	if err := s.Drain(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	shows("draining")
+	export("nqn.2026-11.org.example:c")
+	s.Resume()
+	shows("nqn.2026-11.org.example:c")
 }
 
 // fillSocket sends messages to a socket until it takes no more. What a sender may have under way can be less than what
