@@ -106,11 +106,16 @@ func (t *Target) spreadANA() (changed []*controller) {
 	}
 	barred := t.barredGroups()
 	for _, s := range t.subsystems {
-		for _, ns := range s.all() {
-			ns.setState(nsBarred, barred[ns.anaGroup])
-		}
+		s.bar(&barred)
 	}
 	return changed
+}
+
+// bar marks the namespaces that some controller can't reach. Called with Target.mu held.
+func (s *Subsystem) bar(barred *[MaxANAGroup + 1]bool) {
+	for _, ns := range s.all() {
+		ns.setState(nsBarred, barred[ns.anaGroup])
+	}
 }
 
 // anaFor returns the states that a controller is to have: those of the port that its host connected to, or nil if all

@@ -387,6 +387,32 @@ func TestPortAt(t *testing.T) {
 	}
 }
 
+// TestANANewSubsystem: a new subsystem concerns the states of no controller, as going through all of them for each one
+// takes a start with thousands long. Its own namespaces have the states of their groups.
+func TestANANewSubsystem(t *testing.T) {
+	tg := newANATarget(t)
+	s := connectAt(t, tg, anaPortA)
+	defer s.close()
+	if err := tg.SetANAState(1, 7, nvme.ANAInaccessible); err != nil {
+		t.Fatal(err)
+	}
+	given := tg.controllers[s.cntlid].ana.Load()
+	added, err := tg.AddSubsystem(SubsystemConfig{NQN: testNQN + ":new", Namespaces: []NamespaceConfig{
+		{NSID: 1, Volume: newTestVolume(1<<20, 512)}, {NSID: 2, Volume: newTestVolume(1<<20, 512), ANAGroup: 7},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if tg.controllers[s.cntlid].ana.Load() != given {
+		t.Error("the controller of another subsystem was given its states again")
+	}
+	for _, ns := range added.all() {
+		if barred := ns.state.Load()&nsBarred != 0; barred != (ns.nsid == 2) {
+			t.Errorf("namespace %d, group %d: barred %v", ns.nsid, ns.anaGroup, barred)
+		}
+	}
+}
+
 // TestANALater: ports, namespaces and hosts that are added later get the states that were set.
 func TestANALater(t *testing.T) {
 	tg := newANATarget(t)

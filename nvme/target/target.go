@@ -164,7 +164,8 @@ func (t *Target) enter(s *Subsystem) error {
 	}
 	t.subsystems[s.nqn], t.inOrder = s, nil
 	t.generation++
-	t.spreadANA()
+	barred := t.barredGroups() // they may have changed since its namespaces were published
+	s.bar(&barred)
 	return nil
 }
 
