@@ -48,7 +48,8 @@ func (d *Directory) Capacity() uint64 { return d.capacity }
 // file returns the path of a volume's file. It fails after Close, when another program may have the directory.
 func (d *Directory) file(name string) (string, error) {
 	path := filepath.Join(d.path, name+directorySuffix)
-	if _, err := d.lock.Stat(); err != nil {
+	var err error
+	if aio.Apart(func() { _, err = d.lock.Stat() }); err != nil {
 		return "", OpenError(path, ErrGone, err)
 	}
 	if name == "" || filepath.Dir(path) != filepath.Clean(d.path) {
@@ -69,7 +70,7 @@ func (d *Directory) Create(name string, size int64, blockSize int) (Volume, erro
 	if err != nil {
 		return nil, err
 	}
-	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
+	if aio.Apart(func() { _, err = os.Lstat(path) }); !errors.Is(err, fs.ErrNotExist) {
 		return nil, OpenError(path, ErrInvalid, errors.Join(fs.ErrExist, err))
 	}
 	return OpenFile(path, d.optionsFor(size, blockSize))
@@ -81,7 +82,7 @@ func (d *Directory) Open(name string, size int64, blockSize int) (Volume, error)
 	if err != nil {
 		return nil, err
 	}
-	if _, err := os.Stat(path); err != nil { // OpenFile would create it
+	if aio.Apart(func() { _, err = os.Stat(path) }); err != nil { // OpenFile would create it
 		return nil, OpenError(path, KindOf(err), err)
 	}
 	return OpenFile(path, d.optionsFor(size, blockSize))

@@ -3,14 +3,18 @@ package blockdev
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/nvme-anywhere/nvmeof/internal/hangtest"
 )
@@ -229,6 +233,26 @@ func TestFlushGroupApart(t *testing.T) {
 	g.Run(first)
 	if syncs != 2 {
 		t.Errorf("%d syncs", syncs)
+	}
+}
+
+// TestDirectoryApart: a directory looks up its volumes on a thread without requests of a ring. Here that has a working
+// directory of its own, in which alone there is a volume.
+func TestDirectoryApart(t *testing.T) {
+	hangtest.BusyThread(t)
+	runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
+	lock, err := os.Open(".")
+	if err := errors.Join(err, unix.Unshare(unix.CLONE_FS), unix.Chdir(t.TempDir()),
+		os.WriteFile("v"+directorySuffix, nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	d := &Directory{path: ".", lock: lock}
+	defer d.Close()
+	if _, err := d.Open("v", -1, 4096); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("open: %v", err)
+	}
+	if _, err := d.Create("v", -1, 4096); err == nil || errors.Is(err, fs.ErrExist) {
+		t.Errorf("create: %v", err)
 	}
 }
 

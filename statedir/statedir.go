@@ -117,17 +117,18 @@ func (d *Dir) file(name string) (string, error) {
 	return filepath.Join(d.path, name+suffix), nil
 }
 
-// Load returns what was last saved under a name, or nil if nothing was.
-func (d *Dir) Load(name string) ([]byte, error) {
-	path, err := d.file(name)
-	if err != nil {
-		return nil, err
-	}
-	b, err := read(path)
+// Load returns what was last saved under a name, or nil if nothing was. Meanwhile it waits for the disk.
+func (d *Dir) Load(name string) (data []byte, err error) {
+	aio.Apart(func() {
+		var path string
+		if path, err = d.file(name); err == nil {
+			data, err = read(path)
+		}
+	})
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
-	return b, err
+	return data, err
 }
 
 var errNotRegular = errors.New("it is not a regular file: remove it")

@@ -3,6 +3,7 @@ package statedir
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -198,7 +199,7 @@ func TestCrash(t *testing.T) {
 	}
 }
 
-// TestApart: saving waits for a disk, and must not hold up what a ring has under way on the caller's thread.
+// TestApart: saving and loading wait for a disk, and must not hold up what a ring has under way on the caller's thread.
 func TestApart(t *testing.T) {
 	hangtest.BusyThread(t)
 	d := open(t, t.TempDir())
@@ -221,6 +222,11 @@ func TestApart(t *testing.T) {
 		return nil
 	})
 	look("a single file", err, called, held)
+	if err := os.Symlink("/proc/thread-self/status", filepath.Join(d.path, "b"+suffix)); err != nil {
+		t.Fatal(err)
+	}
+	status, err := d.Load("b")
+	look("loading", err, bytes.Contains(status, []byte("\nPid:")), bytes.Contains(status, fmt.Appendf(nil, "\nPid:\t%d\n", unix.Gettid())))
 }
 
 // TestNoSyncOfNames: state can be kept on a file system that can't sync a directory.

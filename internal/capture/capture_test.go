@@ -20,6 +20,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/roce/wire"
+	"github.com/nvme-anywhere/nvmeof/internal/hangtest"
 	"github.com/nvme-anywhere/nvmeof/internal/samples"
 	"github.com/nvme-anywhere/nvmeof/internal/simnet"
 	"github.com/nvme-anywhere/nvmeof/internal/soon"
@@ -526,6 +527,34 @@ func TestWriteErrorEndsCapture(t *testing.T) {
 	}
 	if err := f.Close(); !errors.Is(err, syscall.ENOSPC) {
 		t.Errorf("Close: %v", err)
+	}
+}
+
+// probe notes whether writing it, or closing it, would hold up what a ring has under way on the caller's thread.
+type probe struct{ used, held int }
+
+func (p *probe) Write(b []byte) (int, error) { return len(b), p.Close() }
+
+func (p *probe) Close() error {
+	p.used++
+	if hangtest.Busy() {
+		p.held++
+	}
+	return nil
+}
+
+// TestApart: a disk that hangs holds up nothing but the capture.
+func TestApart(t *testing.T) {
+	hangtest.BusyThread(t)
+	p := new(probe)
+	f := &File{out: p, queue: newQueue(), start: time.Now(), done: make(chan struct{})}
+	w, err := newWriter(counted{f}, "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.queue.close()
+	if f.run(w); f.err != nil || p.used < 2 || p.held > 0 {
+		t.Errorf("the file was used %d times, %d of them on a thread with a request, %v", p.used, p.held, f.err)
 	}
 }
 

@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/nvme-anywhere/nvmeof/internal/aio"
 )
 
 // File is a capture being written.
@@ -76,9 +78,10 @@ func New(out io.WriteCloser, name, application string) (*File, error) {
 // counted writes to a File's out, and counts its writes.
 type counted struct{ f *File }
 
-func (c counted) Write(b []byte) (int, error) {
+func (c counted) Write(b []byte) (n int, err error) {
 	defer c.f.writes.Add(1)
-	return c.f.out.Write(b)
+	aio.Apart(func() { n, err = c.f.out.Write(b) }) // which may wait for a disk
+	return n, err
 }
 
 // writeError names the file once: a file's system error already has the name.
@@ -98,7 +101,9 @@ func (f *File) run(w *writer) {
 	if err == nil {
 		err = w.finish(f.start, f.queue.drops())
 	}
-	if closeErr := f.out.Close(); err == nil {
+	var closeErr error
+	aio.Apart(func() { closeErr = f.out.Close() })
+	if err == nil {
 		err = closeErr
 	}
 	if err != nil {
