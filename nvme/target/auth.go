@@ -90,6 +90,15 @@ func (t *Target) SetAuthentication(a *Authentication) error {
 	return nil
 }
 
+// knows reports whether a host has a secret.
+func (a *Authentication) knows(host string) bool {
+	if a == nil {
+		return false
+	}
+	_, ok := a.Hosts[host]
+	return ok
+}
+
 // DisconnectRevoked ends the connections of hosts that have no secret and so couldn't connect any more: it was taken
 // away, or authentication wasn't demanded when they connected. A host that has a secret stays connected, even if it has
 // never had to prove that it knows it. DisconnectRevoked is separate from SetAuthentication for callers that may have
@@ -112,8 +121,8 @@ func (t *Target) mustAuthenticate(sub *Subsystem, host string) (bool, *refusal) 
 	if a == nil || sub.discovery {
 		return false, nil
 	}
-	if _, ok := a.Hosts[host]; host != sub.nqn && (ok || a.Optional) {
-		return ok, nil
+	if host != sub.nqn && (a.knows(host) || a.Optional) {
+		return a.knows(host), nil
 	}
 	why := "the host has to authenticate itself, and has no secret here"
 	if host == sub.nqn {

@@ -103,9 +103,17 @@ func (r *Request) authMessage() {
 	b := make([]byte, r.Cmd.AuthLength())
 	r.hostData(b, 0)
 	kind, _, err := nvme.AuthHead(b)
-	if a := r.takeAuth(err == nil && kind == nvme.AuthNegotiateMessage); a != nil {
+	begins := err == nil && kind == nvme.AuthNegotiateMessage
+	rules := r.engine.q.t.auth.Load()
+	if begins && r.engine.q.state.Load() == queueAuthenticating && !rules.knows(r.engine.q.ctrl.hostNQN) {
+		// The host has done nothing wrong: when it connects again it may, or is refused, by the new rules.
+		r.engine.hangUp, r.engine.hangUpErr = true, errSecretGone
+		r.respond(nvme.StatusOperationDenied)
+		return
+	}
+	if a := r.takeAuth(begins); a != nil {
 		r.withAuth(a, func() {
-			a.tx.receive(b, r.engine.q.t.auth.Load())
+			a.tx.receive(b, rules)
 		}, func() {
 			r.respond(nvme.StatusSuccess)
 		})

@@ -38,8 +38,11 @@ type transaction struct {
 	failure  error  // why it failed; wraps an nvme.AuthExplanation
 }
 
-// errNoSecret: the secrets were taken away, or never existed.
+// errNoSecret: the host authenticates itself unasked.
 var errNoSecret = fmt.Errorf("the host has no secret here: %w", nvme.AuthFailed)
+
+// errSecretGone: since Connect demanded it.
+var errSecretGone = fmt.Errorf("%w: the host's secret was taken away meanwhile", ErrAuthentication)
 
 // receive takes a message of the host. a applies to a transaction that begins.
 func (x *transaction) receive(b []byte, a *Authentication) {
@@ -130,13 +133,11 @@ func (x *transaction) negotiate(b []byte, a *Authentication) error {
 	if err := n.Parse(b); err != nil {
 		return err
 	}
-	if a == nil {
+	if !a.knows(x.host) {
 		return errNoSecret
 	}
+	x.secrets = a.Hosts[x.host]
 	var ok bool
-	if x.secrets, ok = a.Hosts[x.host]; !ok {
-		return errNoSecret
-	}
 	if n.SCC != 0 {
 		return fmt.Errorf("SC_C is %d, and there is no secure channel: %w", n.SCC, nvme.AuthSecureChannel)
 	}
