@@ -136,8 +136,8 @@ type Prefetcher interface {
 // a change: the program that opened the volume calls Refresh, from time to time or when it knows of one.
 type Resizer interface {
 	Volume
-	// OnResize makes Refresh call f with each new size, until stop has returned. f must not block, and must not call
-	// OnResize or stop.
+	// OnResize makes Refresh call f with each new size, which Info has by then, until stop has returned. f must not
+	// block, and must not call OnResize or stop.
 	OnResize(f func(newSize int64)) (stop func())
 	// Refresh checks whether the size has changed. Its error says why the volume doesn't use all of it, or couldn't be
 	// opened again.

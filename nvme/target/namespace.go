@@ -202,9 +202,12 @@ func (ns *Namespace) watchSize() {
 	if !ok {
 		return
 	}
-	before := ns.blocks.Load()
 	ns.unwatch = v.OnResize(ns.resized)
-	ns.blocks.CompareAndSwap(before, uint64(v.Info().Size)>>ns.shift) // it may just have changed
+	was := int64(-1)
+	for size := v.Info().Size; size != was; size = v.Info().Size { // it may just have changed, and may do so meanwhile
+		ns.blocks.Store(uint64(size) >> ns.shift)
+		was = size
+	}
 }
 
 // resized is called with a new size of the volume, and tells the hosts.

@@ -48,6 +48,41 @@ func (v *testVolume) setFail(err error) {
 	v.mu.Unlock()
 }
 
+// flickering is a volume that shrinks and grows back while the first who watches its size asks for it.
+type flickering struct {
+	*testVolume
+	due bool
+}
+
+func (v *flickering) OnResize(f func(int64)) func() {
+	v.due = true
+	return v.testVolume.OnResize(f)
+}
+
+func (v *flickering) Info() blockdev.Info {
+	seen := v.info
+	if v.due {
+		v.due = false
+		seen.Size /= 2
+		v.sizes.Tell(seen.Size)
+		v.sizes.Tell(v.info.Size)
+	}
+	return seen
+}
+
+// TestSizeMeanwhile: a size that is looked up when a namespace is added doesn't replace one that its volume has told of
+// since.
+func TestSizeMeanwhile(t *testing.T) {
+	tg := newTarget(t)
+	ns, err := tg.Subsystem(testNQN).AddNamespace(NamespaceConfig{NSID: 9, Volume: &flickering{testVolume: newTestVolume(1<<20, 512)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := ns.blocks.Load(); n != 1<<20/512 {
+		t.Errorf("%d blocks", n)
+	}
+}
+
 func (v *testVolume) Submit(r *blockdev.Request) {
 	v.mu.Lock()
 	if v.hold {
