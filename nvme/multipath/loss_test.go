@@ -141,6 +141,9 @@ func TestWaitsInVain(t *testing.T) {
 				if _, err := n.ReadAt(t.Context(), make([]byte, 8192), 0); !errors.Is(err, ErrNoPath) || time.Since(at) != 0 {
 					t.Errorf("a later one: %v after %v", err, time.Since(at))
 				}
+				if _, err := s.Namespace(t.Context(), 1); !errors.As(err, &no) || time.Since(at) != 0 {
+					t.Errorf("the namespace is opened: %v after %v", err, time.Since(at))
+				}
 				if !c.back {
 					return
 				}

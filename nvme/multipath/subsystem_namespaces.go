@@ -82,7 +82,8 @@ func (s *Subsystem) notLive(nsid uint32) error {
 // Namespace opens the namespace nsid, as it is now, on every live path; the other paths join when they are live.
 // One command transfers what the path with the smallest transfers allows. Opening a namespace again shows its
 // present state: whether it has grown or, if another namespace has its NSID now, that one; the old one then takes
-// no more requests. If no path leads to it, the error says why each doesn't whose controller has it.
+// no more requests. If no path leads to it, the error says why each doesn't whose controller has it. Requests to an open
+// namespace wait for a path, but neither Namespace nor Namespaces does: while none is live the error is a [NoPathError].
 func (s *Subsystem) Namespace(ctx context.Context, nsid uint32) (*Namespace, error) {
 	var found []*host.Namespace
 	var base *host.Namespace
