@@ -2,7 +2,9 @@ package blockdev
 
 import (
 	"errors"
+	"fmt"
 
+	"github.com/dustin/go-humanize"
 	"golang.org/x/sys/unix"
 )
 
@@ -34,6 +36,16 @@ func KindOf(err error) error {
 		return ErrInvalid
 	}
 	return ErrMedium
+}
+
+// TooLargeRemedy says what limits the size of a file (EFBIG), and what to do.
+func TooLargeRemedy() string {
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_FSIZE, &limit); err == nil && limit.Cur != unix.RLIM_INFINITY {
+		return fmt.Sprintf("this process may write to the first %s of a file only: raise that limit (`ulimit -f`, LimitFSIZE= of a unit)",
+			humanize.IBytes(limit.Cur))
+	}
+	return "its file system takes none of that size; take a smaller one"
 }
 
 // retry calls fn until it isn't interrupted by a signal.

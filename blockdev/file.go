@@ -243,6 +243,9 @@ func (v *file) explain(r *Request, err error) error {
 	if errors.Is(err, ErrUnwanted) {
 		return v.info.Fail(r.Op, r.Offset, ErrUnwanted, nil)
 	}
+	if errors.Is(err, unix.EFBIG) {
+		err = fmt.Errorf("%w: %s", err, TooLargeRemedy())
+	}
 	at := r.Offset + r.done
 	if r.done == r.Length {
 		at = r.Offset // all was accepted, and any of it may be lost

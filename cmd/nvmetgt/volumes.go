@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/dustin/go-humanize"
 	"golang.org/x/sys/unix"
 
 	"github.com/nvme-anywhere/nvmeof/blockdev"
@@ -114,16 +113,6 @@ func (e *export) namespace(n *config.Namespace) target.NamespaceConfig {
 	return c
 }
 
-// tooLargeRemedy says what limits the size of a file, and what to do.
-func tooLargeRemedy() string {
-	var limit unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_FSIZE, &limit); err == nil && limit.Cur != unix.RLIM_INFINITY {
-		return fmt.Sprintf("this process may write to the first %s of a file only: raise that limit (`ulimit -f`, LimitFSIZE= of a unit)",
-			humanize.IBytes(limit.Cur))
-	}
-	return "its file system takes none of that size; take a smaller one"
-}
-
 // volumeError says in terms of the configuration why a volume can't be opened. It is a user error if no file is
 // involved.
 func (s *server) volumeError(spec string, o *blockdev.Options, err error) error {
@@ -141,7 +130,7 @@ func (s *server) volumeError(spec string, o *blockdev.Options, err error) error 
 	case errors.Is(err, blockdev.ErrBusy):
 		text = op.Kind.Error() + ": " + text
 	case errors.Is(err, unix.EFBIG):
-		text += ": " + tooLargeRemedy()
+		text += ": " + blockdev.TooLargeRemedy()
 	case errors.Is(err, fs.ErrNotExist) && statErr != nil && dirErr == nil && o.Size == 0 && !o.ReadOnly:
 		size := "size: 1GiB" // in a configuration
 		if s.mark != "" {
