@@ -2,12 +2,14 @@ package udp
 
 import (
 	"cmp"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"net"
 	"net/netip"
 	"os"
 	"strconv"
+	"strings"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -36,7 +38,13 @@ func (c *conn) open(addr netip.AddrPort, shared bool) error {
 			return err
 		}
 	}
-	if err := unix.Bind(fd, sockaddr(addr, c.scope)); err != nil {
+	err = unix.Bind(fd, sockaddr(addr, c.scope))
+	if errors.Is(err, unix.EADDRNOTAVAIL) && isTentative(addr.Addr()) { // it is about to be usable
+		if err = unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_FREEBIND, 1); err == nil {
+			err = unix.Bind(fd, sockaddr(addr, c.scope))
+		}
+	}
+	if err != nil {
 		return os.NewSyscallError("bind", err)
 	}
 	sa, err := unix.Getsockname(fd)
@@ -46,6 +54,20 @@ func (c *conn) open(addr netip.AddrPort, shared bool) error {
 	c.local = netip.AddrPortFrom(addr.Addr(), portOf(sa))
 	c.mtu, err = interfaceMTU(addr.Addr())
 	return err
+}
+
+// isTentative reports whether an interface has an address that the system hasn't found to be unique yet (RFC 4862), nor
+// to be another host's.
+func isTentative(addr netip.Addr) bool {
+	table, _ := os.ReadFile("/proc/thread-self/net/if_inet6") // address, index, prefix length, scope, flags, name
+	for line := range strings.Lines(string(table)) {
+		f := strings.Fields(line)
+		if len(f) > 4 && f[0] == hex.EncodeToString(addr.AsSlice()) {
+			flags, err := strconv.ParseUint(f[4], 16, 32)
+			return err == nil && flags&(unix.IFA_F_TENTATIVE|unix.IFA_F_DADFAILED) == unix.IFA_F_TENTATIVE
+		}
+	}
+	return false
 }
 
 // tryCalls calls what sends and receives, for no messages: later a refusal couldn't be told from a lost packet.
