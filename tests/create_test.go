@@ -316,7 +316,7 @@ func wrongManagement(cntlid uint16) []wrongBody {
 		row("delete 0", remove(0), nil, nvme.StatusInvalidNamespace, 4),
 		row("attachment, SEL 2", wrongByte(attachmentOf(1, 0), 40, 2), list(cntlid), nvme.StatusInvalidField, 40),
 		row("attach none", attachmentOf(7, nvme.NSAttach), list(cntlid), nvme.StatusInvalidNamespace, 4),
-		row("attach all", attachmentOf(nvme.NSIDAll, nvme.NSAttach), list(cntlid), nvme.StatusInvalidNamespace, 4),
+		row("attach all", attachmentOf(nvme.NSIDAll, nvme.NSAttach), list(cntlid), nvme.StatusInvalidField, 4),
 		row("attach, 16 bytes", attachmentOf(1, nvme.NSAttach), make([]byte, 16), nvme.StatusSGLLengthInvalid, 24),
 		row("attach to nobody", attachmentOf(1, nvme.NSAttach), list(), nvme.StatusInvalidControllerList, nowhere),
 		detailed(4, row("attach to a controller twice", attachmentOf(1, nvme.NSDetach), list(cntlid, cntlid), nvme.StatusInvalidControllerList, nowhere)),

@@ -229,9 +229,10 @@ func wrongRanges() (rows []wrongField) {
 		row("behind the end", ioOf(op, 1, wrongBlocks, 1), data(1), out, 40, wrongBlocks)
 		row("over the end", ioOf(op, 1, wrongBlocks-1, 2), data(2), out, 40, wrongBlocks)
 		row("the last address", ioOf(op, 1, math.MaxUint64, 2), data(2), out, 40, math.MaxUint64)
-		for _, nsid := range []uint32{0, 7, target.MaxNSID + 1, 0xfffffffe, nvme.NSIDAll} {
+		for _, nsid := range []uint32{0, 7, target.MaxNSID + 1, 0xfffffffe} {
 			row(fmt.Sprintf("namespace %#x", nsid), ioOf(op, nsid, 5, 1), data(1), nvme.StatusInvalidNamespace, 4, 5)
 		}
+		row("all namespaces", ioOf(op, nvme.NSIDAll, 5, 1), data(1), nvme.StatusInvalidField, 4, 5)
 		if data(1) > 0 {
 			row("more than MDTS", ioOf(op, 1, 3, wrongTransfer/wrongBlock+1), data(1), nvme.StatusInvalidField, 48, 3)
 			row("less memory than blocks", ioOf(op, 1, 3, 2), data(1), nvme.StatusSGLLengthInvalid, 24, 3)

@@ -117,7 +117,7 @@ func (r *Request) namespaceAttachment() {
 	case r.Cmd.NSAction() > nvme.NSDetach:
 		r.fail(nvme.StatusInvalidField, nvme.NSManagementOffSEL)
 	case c.sub.namespace(r.Cmd.NSID()) == nil:
-		r.fail(nvme.StatusInvalidNamespace, offNSID)
+		r.failNSID()
 	case r.mapSGL(nvme.PageSize):
 		r.withHostData(nvme.PageSize, func(r *Request) {
 			c.sub.work.Go(r.changeAttachment)

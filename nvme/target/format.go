@@ -13,10 +13,8 @@ const formatStep = 1 << 30
 func (r *Request) format() {
 	ns := r.engine.q.ctrl.namespace(r.Cmd.NSID())
 	switch {
-	case r.Cmd.NSID() == nvme.NSIDAll: // as FNA says
-		r.fail(nvme.StatusInvalidField, offNSID)
-	case !r.use(ns):
-		r.fail(nvme.StatusInvalidNamespace, offNSID)
+	case !r.use(ns): // or for all namespaces, which FNA excludes
+		r.failNSID()
 	case r.Cmd.FormatLBAF() != ns.format():
 		r.fail(nvme.StatusInvalidFormat, nvme.FormatOffLBAF)
 	case r.Cmd.FormatPI() != 0:

@@ -104,7 +104,7 @@ func (r *Request) compareAndWrite(compare *Request) {
 func (r *Request) prepareFused(op blockdev.Op) bool {
 	ns := r.engine.q.ctrl.namespace(r.Cmd.NSID())
 	if !r.use(ns) {
-		r.fail(nvme.StatusInvalidNamespace, offNSID)
+		r.failNSID()
 		return false
 	}
 	if st := ns.sub.sanitizing(); !st.OK() { // the pair would wait for it to end

@@ -50,7 +50,7 @@ func (r *Request) namespace() bool {
 	e := &r.engine
 	ns := e.q.ctrl.namespace(r.Cmd.NSID())
 	if ns == nil {
-		r.fail(nvme.StatusInvalidNamespace, offNSID)
+		r.failNSID()
 		return false
 	}
 	ns.shards[e.q.shard].users.Add(1)
@@ -59,6 +59,16 @@ func (r *Request) namespace() bool {
 		return r.admit(s)
 	}
 	return true
+}
+
+// failNSID responds to a command whose NSID isn't that of a namespace that the controller has. All namespaces is not an
+// invalid NSID, but a value that the command doesn't support (NVMe base, figure "Common Command Format").
+func (r *Request) failNSID() {
+	if r.Cmd.NSID() == nvme.NSIDAll {
+		r.fail(nvme.StatusInvalidField, offNSID)
+		return
+	}
+	r.fail(nvme.StatusInvalidNamespace, offNSID)
 }
 
 // admit is the rest of namespace, if any bit of its state is set.

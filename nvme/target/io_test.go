@@ -145,10 +145,12 @@ func TestIOErrors(t *testing.T) {
 		bad.SGL1().SetBlock(nvme.SGLDataBlockAddress, 0x1000, 512)
 		c.fails(bad, big[:512], nvme.StatusSGLTypeInvalid|dnr)
 		nsid := ioCommand(op, 0, 1, 0)
-		for _, id := range []uint32{0, 2, MaxNSID, MaxNSID + 1, 0xfffffffe, nvme.NSIDAll} {
+		for _, id := range []uint32{0, 2, MaxNSID, MaxNSID + 1, 0xfffffffe} {
 			nsid.SetNSID(id)
 			c.fails(nsid, big[:512], nvme.StatusInvalidNamespace|dnr)
 		}
+		nsid.SetNSID(nvme.NSIDAll)
+		c.fails(nsid, big[:512], nvme.StatusInvalidField|dnr)
 	}
 	for _, op := range []nvme.Opcode{nvme.OpWriteZeroes, nvme.OpVerify} {
 		c.fails(ioCommand(op, 2047, 2, 0), nil, out)
