@@ -14,13 +14,14 @@ func TestIdleFlags(t *testing.T) {
 	for options, want := range map[string]string{
 		"--direct=1 --ioengine=libaio --rw read":     "without effect here: direct, ioengine\n" + goesOn,
 		"--ioengine libaio --thread --iodepth 4":     "without effect here: ioengine, thread\n" + goesOn,
-		"--direct --filename /dev/nvme0n1 --hipri=1": "without effect here: direct, filename, hipri\n" + goesOn,
-		"--iodepth 4":                goesOn,
-		"--direct=0":                 `nvmeinit: --direct "0": commands go to the namespace past every cache of this machine; leave the option out`,
-		"--gtod_reduce":              `nvmeinit: --gtod_reduce "1": all latencies are measured`,
-		"--filename=a --filename=b":  `nvmeinit: --filename "b": filename=b, and a: all jobs run on one namespace`,
-		"--ioengine=":                `nvmeinit: --ioengine "": it is empty`,
-		"--write_iolog=x --direct=1": "nvmeinit: --write_iolog: --pcap writes down every packet",
+		"--direct 1 --filename /dev/nvme0n1 --hipri": "without effect here: direct, filename, hipri\n" + goesOn,
+		"--log_offset 1 --thread --invalidate 1":     "without effect here: thread, invalidate\n" + goesOn,
+		"--iodepth 4":                                goesOn,
+		"--direct=0":                                 `nvmeinit: --direct "0": commands go to the namespace past every cache of this machine; leave the option out`,
+		"--gtod_reduce 1":                            `nvmeinit: --gtod_reduce "1": all latencies are measured`,
+		"--filename=a --filename=b":                  `nvmeinit: --filename "b": filename=b, and a: all jobs run on one namespace`,
+		"--ioengine=":                                `nvmeinit: --ioengine "": it is empty`,
+		"--write_iolog=x --direct=1":                 "nvmeinit: --write_iolog: --pcap writes down every packet",
 	} {
 		root := newRoot()
 		var says strings.Builder

@@ -25,14 +25,9 @@ var idle = map[string]string{
 	"io_submit_mode": "", // with a rate, operations begin when they are due, as with offload
 }
 
-// bare holds those of idle that need no value: alone they request what their name says.
-var bare = []string{
-	"direct", "thread", "invalidate", "allow_mounted_write", "hipri", "fixedbufs", "registerfiles", "sqthread_poll",
-	"clat_percentiles", "unified_rw_reporting", "gtod_reduce", "disable_lat", "disable_clat", "disable_slat",
-	"disable_bw_measurement", "scramble_buffers", "fadvise_hint", "do_verify", "verify_fatal", "verify_dump", "verify_state_save",
-	"buffered", "lat_percentiles", "slat_percentiles", "zero_buffers", "create_serialize", "create_on_open", "unlink", "overwrite",
-	"softrandommap", "disk_util", "latency_run", "exitall_on_error",
-}
+// bare holds those of idle that need no value: alone they request what their name says. fio demands one for the
+// others on its command line, and takes the next argument for it.
+var bare = []string{"thread", "hipri", "fixedbufs", "registerfiles", "sqthread_poll", "zero_buffers", "exitall_on_error"}
 
 // Idle is an option that changes nothing, as it was given.
 type Idle struct {

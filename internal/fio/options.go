@@ -257,8 +257,9 @@ var options = []Option{
 		set: setLogInterval,
 	},
 	{
-		Name: "log_offset", Flag: true, Usage: "add the offset of each operation to the lines of logs",
-		set: func(j *Job, v string) error { return boolean(&j.Logs.offsets, v) },
+		Name: "log_offset", Alone: true, Type: "0 or 1", Example: "1", Default: "0",
+		Usage: "1: add the offset of each operation to the lines of logs",
+		set:   func(j *Job, v string) error { return boolean(&j.Logs.offsets, v) },
 	},
 	{
 		Name: "per_job_logs", Type: "0 or 1", Example: "0", Default: "1",
