@@ -94,7 +94,7 @@ func (s Split) check() error {
 	total := 0
 	for _, sh := range s {
 		if sh.Bytes <= 0 {
-			return fmt.Errorf("bs=%d: want at least one block", sh.Bytes)
+			return fmt.Errorf("%s=%d: want at least one block", s.option(), sh.Bytes)
 		}
 		if sh.Percent < 0 {
 			return fmt.Errorf("bssplit=%d/%d: want a share of 0 to 100 percent", sh.Bytes, sh.Percent)
@@ -179,7 +179,7 @@ func (s *Spec) Validate(size int64, blockSize int) error {
 	for op := range ops {
 		for _, sh := range s.BS[op] {
 			if s.Draws(op) && sh.Bytes%blockSize != 0 {
-				return fmt.Errorf("bs=%d: want a multiple of the namespace's block, %d bytes", sh.Bytes, blockSize)
+				return fmt.Errorf("%s=%d: want a multiple of the namespace's block, %d bytes", s.BS[op].option(), sh.Bytes, blockSize)
 			}
 		}
 		if s.Align[op]%blockSize != 0 {

@@ -79,6 +79,17 @@ func (sh Share) largest() int { return max(sh.Bytes, sh.UpTo) }
 // fixed reports whether all operations have one size.
 func (s Split) fixed() bool { return len(s) == 1 && s[0].largest() == s[0].Bytes }
 
+// option returns the option that gives such sizes.
+func (s Split) option() string {
+	switch {
+	case len(s) > 1:
+		return "bssplit"
+	case s[0].UpTo > 0:
+		return "bsrange"
+	}
+	return "bs"
+}
+
 // largest returns the size of the largest operation.
 func (s Split) largest() (n int) {
 	for _, sh := range s {
