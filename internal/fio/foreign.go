@@ -47,7 +47,7 @@ var foreign = map[string]string{
 	"end_fsync":             "fsync=N flushes after each N writes; nvmeinit flush does when the run is over",
 	"fsync_on_close":        "nvmeinit flush does when the run is over; leave the option out",
 	"filename":              noFabric, "directory": noFabric, "ioengine": noFabric, "thread": noFabric, "invalidate": noFabric,
-	"allow_file_create": noFabric, "filesize": noFabric, "disk_util": noFabric, "nrfiles": noFabric, "hipri": noFabric, "fixedbufs": noFabric,
+	"allow_file_create": noFabric, "filesize": "size is the length of the range that jobs work on", "disk_util": noFabric, "nrfiles": noFabric, "hipri": noFabric, "fixedbufs": noFabric,
 	"filename_format": noFabric, "create_on_open": noFabric, "ioscheduler": noFabric, "cmd_type": noFabric, "nonvectored": noFabric, "pre_read": noFabric,
 	"registerfiles": noFabric, "sqthread_poll": noFabric, "allow_mounted_write": noFabric, "overwrite": noFabric,
 	"direct": noCache, "buffered": noCache,
