@@ -75,7 +75,7 @@ func checkLine(t *testing.T, r result, program string, m mistake) {
 	}
 }
 
-// makeFile makes a file of a size.
+// makeFile makes a file of zeroes.
 func makeFile(t *testing.T, path string, size int64) string {
 	t.Helper()
 	f, err := os.Create(path)
