@@ -82,11 +82,10 @@ type slot struct {
 	lent   bool // buf is the transport's memory
 	req    host.Request
 
-	kind    kind
-	spans   [maxSpans]span
-	n       int // of spans
-	stamp   uint64
-	compare bool // a compare whose range is known
+	kind  kind
+	spans [maxSpans]span
+	n     int // of spans
+	stamp uint64
 }
 
 func newWorkload(t testing.TB, h *hostSide, nsid uint32, m *model, stamp *atomic.Uint64, seed uint64) *workload {
@@ -219,6 +218,9 @@ func (s *slot) prepare() bool {
 	at := s.spans[0]
 	data := s.buf[:at.blocks*w.model.blockSize]
 	op, ctl := nvme.OpRead, nvme.IOControl(0)
+	if (s.kind == kindCompare || s.kind == kindCompareDiffers) && !w.model.known(at) {
+		s.kind = kindRead // there is nothing to compare with
+	}
 	switch s.kind {
 	case kindRead:
 		poison(data, w.model.blockSize)
@@ -237,11 +239,6 @@ func (s *slot) prepare() bool {
 	case kindVerify:
 		op = nvme.OpVerify
 	case kindCompare, kindCompareDiffers:
-		if s.compare = w.model.known(at); !s.compare {
-			s.kind = kindRead
-			s.req.Data = data
-			break
-		}
 		op, s.req.Data = nvme.OpCompare, data
 		w.model.expect(data, at)
 		if s.kind == kindCompareDiffers {
