@@ -139,7 +139,6 @@ func (h *honest) try(ctx context.Context, first, blocks int64) error {
 
 // attacker sends from an address, as fast as attackPace says.
 type attacker struct {
-	t    *testing.T
 	v    *victim
 	rng  *rand.Rand
 	conn udp.Conn
@@ -160,7 +159,7 @@ func (a *attacker) aim() {
 	}
 }
 
-// newAttacker opens a socket on addr; port 0 means any: the RNIC ignores the sender's port, so that this suffices to
+// newAttacker opens a socket on addr, at any port: the RNIC ignores the sender's port, so that this suffices to
 // impersonate the host at addr.
 func newAttacker(t *testing.T, v *victim, away *decoy, addr netip.Addr) *attacker {
 	t.Helper()
@@ -169,8 +168,7 @@ func newAttacker(t *testing.T, v *victim, away *decoy, addr netip.Addr) *attacke
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { conn.Close() })
-	a := &attacker{t: t, v: v, away: away, conn: conn, rng: rand.New(rand.NewPCG(1, uint64(conn.LocalAddr().Port())))}
-	return a
+	return &attacker{v: v, away: away, conn: conn, rng: rand.New(rand.NewPCG(1, uint64(conn.LocalAddr().Port())))}
 }
 
 func (a *attacker) send(b []byte) {

@@ -2,15 +2,9 @@ package tests
 
 import (
 	"fmt"
-	"math/rand/v2"
-	"net/netip"
 	"path/filepath"
 	"testing"
 	"time"
-
-	"github.com/nvme-anywhere/nvmeof/fabric/rdma/roce/wire"
-	"github.com/nvme-anywhere/nvmeof/fabric/rdma/softrnic"
-	"github.com/nvme-anywhere/nvmeof/internal/udp"
 )
 
 // TestHalfOpenLimit: only as many requests as the configuration file allows may wait for their host's confirmation, per
@@ -29,14 +23,8 @@ subsystems:
 `, addr, nvmePort, addr, metricsPort, testNQN))
 	p := startServe(t, addr, "--config", file)
 	for range 2 {
-		conn, err := udp.Listen(netip.AddrPortFrom(freeAddr(t), 0), udp.Config{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		undo(t, "socket", conn.Close)
-		dst := netip.AddrPortFrom(addr, softrnic.Port)
-		a := &attacker{t: t, v: &victim{addr: p.remote()}, conn: conn, dst: dst,
-			flow: wire.NewFlow(conn.LocalAddr(), dst), rng: rand.New(rand.NewPCG(1, uint64(conn.LocalAddr().Port())))}
+		a := newAttacker(t, &victim{addr: p.remote()}, &decoy{}, freeAddr(t))
+		a.aim()
 		for range 5 {
 			a.send(a.request())
 		}
