@@ -3,7 +3,6 @@ package tests
 import (
 	"encoding/json"
 	"fmt"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -256,10 +255,11 @@ func TestApplyPipe(t *testing.T) {
 	c := startConfigured(t)
 	defer c.stop(t)
 	next := strings.Replace(c.change(t, "config"), "- "+oneHost+"\n", "", 1)
-	apply := exec.Command(filepath.Join(binDir, "nvmetgt"), "ctl", "--socket", c.socket, "apply", "/dev/stdin")
-	apply.Stdin = strings.NewReader(next)
-	if out, err := apply.CombinedOutput(); err != nil {
-		t.Errorf("%v: %s", err, out)
+	apply := newProgram(t, "nvmetgt", "ctl", "--socket", c.socket, "apply", "/dev/stdin")
+	apply.cmd.Stdin = strings.NewReader(next)
+	apply.launch(t, starting)
+	if r := apply.result(t, cliTimeout); r.code != 0 {
+		t.Errorf("exit code %d: %s", r.code, r.stderr)
 	}
 	if now := c.change(t, "config"); strings.Contains(now, oneHost) {
 		t.Errorf("%s may connect still:\n%s", oneHost, now)

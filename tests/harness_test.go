@@ -105,8 +105,7 @@ func (o *output) String() string {
 // starting passes starter its work.
 var starting = make(chan func())
 
-// starter starts programs from a thread that lasts as long as the test binary. The kernel ends them with it (Pdeathsig
-// applies to the thread, not the process): a test that dies leaves nothing behind.
+// starter starts programs from a thread that lasts as long as the test binary (see begin).
 func starter() {
 	runtime.LockOSThread()
 	for f := range starting {
@@ -114,8 +113,13 @@ func starter() {
 	}
 }
 
-// begin starts a command on the thread that serves on.
+// begin starts a command on the thread that serves on. The kernel ends it with that (Pdeathsig applies to the thread, not
+// the process): a test that dies leaves nothing behind.
 func begin(on chan<- func(), cmd *exec.Cmd) error {
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{}
+	}
+	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
 	started := make(chan error)
 	on <- func() { started <- cmd.Start() }
 	return <-started
@@ -145,7 +149,6 @@ func newProgram(t testing.TB, name string, args ...string) *program {
 	p := &program{name: name, args: args, ready: make(chan struct{}), ended: make(chan struct{})}
 	p.cmd = exec.Command(filepath.Join(binDir, name), args...)
 	p.cmd.Stderr = &p.stderr
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	return p
 }
 

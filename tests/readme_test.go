@@ -109,7 +109,7 @@ func TestExamples(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := target.Start(); err != nil {
+	if err := begin(starting, target); err != nil {
 		t.Fatal(err)
 	}
 	lines := bufio.NewReader(stderr)
