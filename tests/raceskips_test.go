@@ -15,7 +15,8 @@ import (
 // withoutRace matches the step of run.sh that runs without the race detector: its tests and its packages.
 var withoutRace = regexp.MustCompile(`-run '\^\(([\w|]+)\)\$' \\\n((?:\s+\./\S+)+)`)
 
-// TestRaceSkips: tests that skip under the race detector, with which run.sh runs unit tests, are also run without it.
+// TestRaceSkips: tests that skip under the race detector, with which run.sh runs unit tests, are also run without it, and
+// what it names for that exists.
 func TestRaceSkips(t *testing.T) {
 	script := readFile(t, "run.sh")
 	step := withoutRace.FindSubmatch(script)
@@ -38,6 +39,11 @@ func TestRaceSkips(t *testing.T) {
 	})
 	if err != nil || found == 0 {
 		t.Fatalf("no test skips under the race detector: %v", err)
+	}
+	for _, name := range run {
+		if !slices.ContainsFunc(packages, func(dir string) bool { return testsIn(t, dir)[name] }) {
+			t.Errorf("run.sh runs %s without the race detector, and none of %s has it", name, packages)
+		}
 	}
 }
 
