@@ -134,6 +134,18 @@ type fioLatency struct {
 	Percentile, Bins  map[string]float64
 }
 
+// runFio runs fio in a directory, and returns what it prints.
+func runFio(t *testing.T, dir string, args ...string) []byte {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), installed(t, "fio"), args...)
+	cmd.Dir = dir
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%v: %v", cmd, err)
+	}
+	return out
+}
+
 // readFio reads fio's JSON, or what claims to be that, and checks its figures against each other.
 func readFio(t *testing.T, out []byte) fioReport {
 	t.Helper()
@@ -198,17 +210,7 @@ func TestFioJSON(t *testing.T) {
 		reports[transport] = readFio(t, []byte(tgt.must(t, cliTimeout, transport, "bench", "-o", "json+", path)))
 	}
 	t.Run("fio", func(t *testing.T) {
-		fio, err := exec.LookPath("fio")
-		if err != nil {
-			t.Skip("to read fio's output beside ours takes fio: tests/setup.sh installs it")
-		}
-		cmd := exec.Command(fio, "--output-format=json+", path)
-		cmd.Dir = t.TempDir()
-		out, err := cmd.Output()
-		if err != nil {
-			t.Fatalf("%v: %v", cmd, err)
-		}
-		reports["fio"] = readFio(t, out)
+		reports["fio"] = readFio(t, runFio(t, t.TempDir(), "--output-format=json+", path))
 	})
 	for who, r := range reports {
 		took, group := 0.0, -1 // ms, of all groups, one after another

@@ -3,7 +3,6 @@ package tests
 import (
 	"fmt"
 	"math"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -156,8 +155,8 @@ func TestBenchLogs(t *testing.T) {
 		}
 	}
 	t.Run("fio", func(t *testing.T) {
-		out, logs := logsOfFio(t, path)
-		check(t, "fio", out, logs)
+		logs := t.TempDir()
+		check(t, "fio", runFio(t, logs, "--output-format=json", path), logs)
 	})
 }
 
@@ -168,20 +167,6 @@ func logFlags(path, dir string) []string {
 		flags = append(flags, "--write_"+kind+"_log", dir+"/run")
 	}
 	return flags
-}
-
-// logsOfFio runs a job file with fio, and returns its JSON and the directory of its logs.
-func logsOfFio(t *testing.T, path string) (out []byte, dir string) {
-	fio, err := exec.LookPath("fio")
-	if err != nil {
-		t.Skip("to read fio's logs beside ours takes fio: tests/setup.sh installs it")
-	}
-	cmd := exec.Command(fio, "--output-format=json", path)
-	cmd.Dir = t.TempDir()
-	if out, err = cmd.Output(); err != nil {
-		t.Fatalf("%v: %v", cmd, err)
-	}
-	return out, cmd.Dir
 }
 
 // singleFile is a job file that logs every operation.
@@ -256,7 +241,7 @@ func TestBenchSingleLogs(t *testing.T) {
 		check(t, transport, []byte(tgt.must(t, cliTimeout, transport, "bench", flags...)), logs)
 	}
 	t.Run("fio", func(t *testing.T) {
-		out, logs := logsOfFio(t, path)
-		check(t, "fio", out, logs)
+		logs := t.TempDir()
+		check(t, "fio", runFio(t, logs, "--output-format=json", path), logs)
 	})
 }

@@ -153,10 +153,7 @@ func TestBenchCompareFlags(t *testing.T) {
 // A browser shows the page: its script runs without errors and shows values under the pointer, and both colours of the
 // plots are visible, light and dark.
 func TestBenchPage(t *testing.T) {
-	browser, err := exec.LookPath("chromium")
-	if err != nil {
-		t.Skip("to look at a page takes chromium: tests/setup.sh installs it")
-	}
+	browser := installed(t, "chromium")
 	tgt := startTarget(t, "--volume", "mem:16MiB")
 	page := filepath.Join(t.TempDir(), "out.html")
 	r := nvmeinit(t, cliTimeout, append(args("bench --compare rdma,tcp --repeats 2 --depths 1,8 --rw randread --runtime 100ms"),

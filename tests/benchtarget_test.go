@@ -2,7 +2,6 @@ package tests
 
 import (
 	"encoding/json"
-	"os/exec"
 	"path/filepath"
 	"testing"
 )
@@ -61,14 +60,6 @@ func TestLatencyTarget(t *testing.T) {
 		})
 	}
 	t.Run("fio", func(t *testing.T) {
-		fio, err := exec.LookPath("fio")
-		if err != nil {
-			t.Skip("to read fio's output beside ours takes fio: tests/setup.sh installs it")
-		}
-		out, err := exec.Command(fio, "--output-format=json", path).Output()
-		if err != nil {
-			t.Fatal(err)
-		}
-		check(t, out)
+		check(t, runFio(t, t.TempDir(), "--output-format=json", path))
 	})
 }

@@ -266,9 +266,7 @@ var (
 // dissectors, to the last frame.
 func TestCapture(t *testing.T) {
 	t.Parallel()
-	if _, err := exec.LookPath("tshark"); err != nil {
-		t.Skip("tshark is not installed (Debian: apt-get install tshark)")
-	}
+	installed(t, "tshark")
 	dir := t.TempDir()
 	in := makeFile(t, filepath.Join(dir, "in"), 300<<10)
 	two := []string{"-n", testNQN, "-i", "2"}
@@ -340,9 +338,7 @@ func examine(t *testing.T, path, transport string, flags bool, connections int, 
 // Both transports of a target are captured in one file.
 func TestCaptureBothTransports(t *testing.T) {
 	t.Parallel()
-	if _, err := exec.LookPath("tshark"); err != nil {
-		t.Skip("tshark is not installed (Debian: apt-get install tshark)")
-	}
+	installed(t, "tshark")
 	path := filepath.Join(t.TempDir(), "both.pcapng")
 	tgt := startTarget(t, "--volume", "mem:16MiB", "--pcap", path)
 	for _, transport := range transports {

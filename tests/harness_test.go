@@ -464,6 +464,16 @@ func waitText(t testing.TB, o *output, text string) {
 	eventually(t, cliTimeout, fmt.Sprintf("%q", text), func() bool { return strings.Contains(o.String(), text) })
 }
 
+// installed finds a program that tests/setup.sh installs, or skips the test.
+func installed(t *testing.T, name string) (path string) {
+	t.Helper()
+	path, err := exec.LookPath(name)
+	if err != nil {
+		t.Skip(name + " is not here: tests/setup.sh installs it")
+	}
+	return path
+}
+
 func writeText(t testing.TB, path, text string) {
 	t.Helper()
 	writeFile(t, path, []byte(text))

@@ -25,21 +25,11 @@ func promtool(t *testing.T, dir, stdin string, args ...string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, prometheusProgram(t, "promtool"), args...)
+	cmd := exec.CommandContext(ctx, installed(t, "promtool"), args...)
 	cmd.Dir, cmd.Stdin = dir, strings.NewReader(stdin)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Errorf("promtool %v: %v\n%s", args, err, out)
 	}
-}
-
-// prometheusProgram finds a program of Prometheus, or skips the test.
-func prometheusProgram(t *testing.T, name string) string {
-	t.Helper()
-	path, err := exec.LookPath(name)
-	if err != nil {
-		t.Skip(name + " is not here: tests/setup.sh installs Debian's package prometheus")
-	}
-	return path
 }
 
 // Alerts are raised by what they are for, and by nothing else.
@@ -67,7 +57,7 @@ type prometheus struct {
 // startPrometheus starts one that scrapes instances, by their names, and evaluates our alerts.
 func startPrometheus(t *testing.T, instances map[string]string) *prometheus {
 	t.Helper()
-	program := prometheusProgram(t, "prometheus")
+	program := installed(t, "prometheus")
 	dir := t.TempDir()
 	rules, err := filepath.Abs("../metrics/alerts/nvmeof.yml")
 	if err != nil {
@@ -155,7 +145,7 @@ type panel struct {
 // dashboard, and can evaluate every alert.
 func TestPrometheus(t *testing.T) {
 	t.Parallel()
-	prometheusProgram(t, "prometheus")
+	installed(t, "prometheus")
 	disk := filepath.Join(t.TempDir(), "disk.img")
 	tgt := startTarget(t, "--volume", disk, "--size", "64MiB", "--volume", "mem:16MiB", "--metrics", "127.0.0.1:0", "--fault", "loss=0.5%")
 	at := map[string]string{"target": strings.TrimPrefix(tgt.metricsURL(t), "http://")}

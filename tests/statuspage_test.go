@@ -5,7 +5,6 @@ import (
 	"image/color"
 	"net/http"
 	"net/http/httptest"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -19,10 +18,7 @@ import (
 // A browser shows the page of a target under load, and of a host that loads it: their current activity, with nothing
 // from elsewhere, in light and dark.
 func TestStatusPage(t *testing.T) {
-	browser, err := exec.LookPath("chromium")
-	if err != nil {
-		t.Skip("to look at a page takes chromium: tests/setup.sh installs it")
-	}
+	browser := installed(t, "chromium")
 	disk := filepath.Join(t.TempDir(), "disk.img")
 	tgt := startTarget(t, "--volume", disk, "--size", "64MiB", "--volume", "mem:16MiB", "--metrics", "127.0.0.1:0", "--fault", "loss=0.5%")
 	const name = "nqn.2026-11.org.example:<b>bold</b>&amp;"
@@ -67,10 +63,7 @@ func TestStatusPage(t *testing.T) {
 // If the program is started again, its counters begin anew, and the page computes no rates from those of the one before.
 func TestStatusPageRestarted(t *testing.T) {
 	t.Parallel()
-	browser, err := exec.LookPath("chromium")
-	if err != nil {
-		t.Skip("to look at a page takes chromium: tests/setup.sh installs it")
-	}
+	browser := installed(t, "chromium")
 	program, looks := metrics.New().Handler(), 0
 	at := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/status.json" {
