@@ -87,8 +87,7 @@ func TestAuthenticationPrograms(t *testing.T) {
 			s.hide(t, f, string(b))
 		}
 	}
-	hold.signal(syscall.SIGINT)
-	hold.wait(t, cliTimeout)
+	hold.release(t)
 	for _, want := range []string{`msg="host authenticated"`, "dhgroup=ffdhe3072 bidirectional=true", `msg="authentication failed"`, "has no secret here"} {
 		if !strings.Contains(tgt.stderr.String(), want) {
 			t.Errorf("no %s in the log", want)
@@ -301,8 +300,7 @@ func TestAuthenticationRefusedLive(t *testing.T) {
 	if n := len(l.status(t).Subsystems[0].Controllers); n != 1 {
 		t.Errorf("%d controllers after a change that couldn't be made", n)
 	}
-	held.signal(syscall.SIGINT)
-	held.wait(t, cliTimeout)
+	held.release(t)
 	l.stop(t)
 }
 

@@ -6,7 +6,6 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -124,10 +123,7 @@ func TestConnectAllFollows(t *testing.T) {
 		t.Fatal(err)
 	}
 	waitText(t, &hold.stderr, late+": path "+atPort("rdma", at.String())+": live")
-	hold.signal(syscall.SIGINT)
-	if code := hold.wait(t, 20*time.Second); code != 0 {
-		t.Errorf("exit code %d: %s", code, hold.stderr.String())
-	}
+	hold.release(t)
 }
 
 // TestConnectAllTriesAgain: the destination of a referral that isn't there in the beginning is connected to once it is,
@@ -154,10 +150,7 @@ func TestConnectAllTriesAgain(t *testing.T) {
 	}
 	listenAt(t, two, absent)
 	waitText(t, &hold.stderr, late+": path "+atPort("tcp", second.String())+": live")
-	hold.signal(syscall.SIGINT)
-	if code := hold.wait(t, 20*time.Second); code != 0 {
-		t.Errorf("exit code %d: %s", code, hold.stderr.String())
-	}
+	hold.release(t)
 }
 
 // TestConnectAllDiscoveryDown: that the discovery controller is gone is reported once, however often it is asked again,
@@ -184,10 +177,7 @@ func TestConnectAllDiscoveryDown(t *testing.T) {
 			t.Errorf("%q is said %d times, want %d:\n%s", text, n, want, hold.stderr.String())
 		}
 	}
-	hold.signal(syscall.SIGINT)
-	if code := hold.wait(t, 20*time.Second); code != 0 {
-		t.Errorf("exit code %d: %s", code, hold.stderr.String())
-	}
+	hold.release(t)
 }
 
 // hangUp closes n TCP connections to addr as soon as they are made.

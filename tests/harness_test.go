@@ -236,6 +236,15 @@ func (p *program) wait(t testing.TB, timeout time.Duration) int {
 	return p.cmd.ProcessState.ExitCode()
 }
 
+// release interrupts a program that holds connections (--hold), which ends well.
+func (p *program) release(t testing.TB) {
+	t.Helper()
+	p.signal(syscall.SIGINT)
+	if code := p.wait(t, cliTimeout); code != 0 {
+		t.Errorf("%s: exit code %d after SIGINT: %s", p, code, p.stderr.String())
+	}
+}
+
 // targetProgram is an nvmetgt that serves.
 type targetProgram struct {
 	*program
