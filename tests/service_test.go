@@ -1,7 +1,10 @@
 package tests
 
 import (
+	"errors"
+	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -10,6 +13,10 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/nvme-anywhere/nvmeof/nvme"
+	"github.com/nvme-anywhere/nvmeof/nvme/host"
+	"github.com/nvme-anywhere/nvmeof/tests/crashload"
 )
 
 // manager is a service manager as in sd_notify(3), which records the messages sent to it.
@@ -67,7 +74,7 @@ func TestService(t *testing.T) {
 	}
 }
 
-// A host that writes without pause loses nothing acknowledged when the target is told to stop, and its connection is
+// Hosts that write without pause lose nothing acknowledged when the target is told to stop, and their connections are
 // closed rather than lost.
 func TestStopDrains(t *testing.T) {
 	t.Parallel()
@@ -75,19 +82,38 @@ func TestStopDrains(t *testing.T) {
 		t.Run(transport, func(t *testing.T) {
 			t.Parallel()
 			file := filepath.Join(t.TempDir(), "disk.img")
-			tgt := startTarget(t, "--volume", file, "--size", "16MiB")
-			host := tgt.startInit(t, transport, "bench", "--rw", "randwrite", "--bs", "4k", "--iodepth", "32", "--runtime", "60s")
+			const half = 8 << 20 // of the volume: for a host that counts what is acknowledged, and one that is a program
+			tgt := startTarget(t, "--volume", file, "--size", fmt.Sprint(2*half))
+			bench := tgt.startInit(t, transport, "bench", "--rw", "randwrite", "--bs", "4k", "--iodepth", "32", "--runtime", "60s",
+				"--offset", fmt.Sprint(half))
 			eventually(t, cliTimeout, "the target is written to", func() bool {
 				b, err := os.ReadFile(file)
-				return err == nil && strings.Trim(string(b[:1<<20]), "\x00") != ""
+				return err == nil && strings.Trim(string(b[half:][:1<<20]), "\x00") != ""
 			})
-			tgt.stop(t)
+			load, h := crashload.New(half/4096, 4096), dialHost(t, tgt.remote(), transport, nil)
+			rnd := rand.New(rand.NewPCG(rand.Uint64(), 0))
+			for _, err := range load.Run(t.Context(), h.namespace(t, 1), rnd, 300, func() { tgt.signal(syscall.SIGTERM) }) {
+				if !errors.Is(err, host.ErrLost) && !errors.Is(err, nvme.StatusAbortSQDeleted) {
+					t.Errorf("a writer ended with %v", err)
+				}
+			}
+			if code := tgt.wait(t, 15*time.Second); code != 0 { // not by stop, which would be a second signal
+				t.Errorf("exit code %d: %s", code, tgt.stderr.String())
+			}
+			h.Abandon()
 			if said := tgt.stderr.String(); !strings.Contains(said, "msg=drained\n") || strings.Contains(said, "lost") {
 				t.Errorf("the target says\n%s", said)
 			}
-			if r := host.result(t, cliTimeout); r.code == 0 {
+			if r := bench.result(t, cliTimeout); r.code == 0 {
 				t.Errorf("a host without a target ends with %d: %s", r.code, r.stdout)
 			}
+			tgt = startTarget(t, "--volume", file)
+			h = dialHost(t, tgt.remote(), transport, nil)
+			if err := load.Check(t.Context(), h.namespace(t, 1)); err != nil {
+				t.Error(err)
+			}
+			h.close(t)
+			tgt.stop(t)
 		})
 	}
 }
