@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/nvme-anywhere/nvmeof/tests/process"
 )
 
 func TestBenchFlags(t *testing.T) {
@@ -139,9 +141,9 @@ func runFio(t *testing.T, dir string, args ...string) []byte {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), installed(t, "fio"), args...)
 	cmd.Dir = dir
-	out, err := cmd.Output()
+	out, err := process.Output(cmd)
 	if err != nil {
-		t.Fatalf("%v: %v", cmd, err)
+		t.Fatal(err)
 	}
 	return out
 }

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/nvme-anywhere/nvmeof/tests/process"
 )
 
 // TestRDMABesideSockets compares RDMA with bare UDP sockets that move the same packets with the same CRC
@@ -23,8 +25,8 @@ func TestRDMABesideSockets(t *testing.T) {
 	const rounds, least = 7, 0.75
 	needSpeed(t, "NVMEOF_SPEED", "speed")
 	ceiling := filepath.Join(t.TempDir(), "ceiling")
-	if out, err := exec.Command("go", "build", "-o", ceiling, "./ceiling").CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
+	if _, err := process.Output(exec.Command("go", "build", "-o", ceiling, "./ceiling")); err != nil {
+		t.Fatal(err)
 	}
 	p := startTarget(t, "--volume", "mem:64MiB") // as large as what the sockets take their data from
 	p.must(t, 20*time.Second, "tcp", "bench", "--rw", "write", "--bs", "128k", "--iodepth", "8")
@@ -82,8 +84,8 @@ const speedTime = 600 * time.Millisecond
 // bareSockets measures requests at depth 32 that are answered with this much data, of blocks in the order of reads.
 func bareSockets(t *testing.T, ceiling, rw, bs string) float64 {
 	t.Helper()
-	out, err := exec.Command(ceiling, "-json", "-time", speedTime.String(), "-depth", "32", "-bs", bs,
-		fmt.Sprintf("-random=%t", rw == "randread")).Output()
+	out, err := process.Output(exec.Command(ceiling, "-json", "-time", speedTime.String(), "-depth", "32", "-bs", bs,
+		fmt.Sprintf("-random=%t", rw == "randread")))
 	if err != nil {
 		t.Fatal(err)
 	}

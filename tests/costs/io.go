@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/jedib0t/go-pretty/v6/table"
+
+	"github.com/nvme-anywhere/nvmeof/tests/process"
 )
 
 // loads are the loads with which an I/O is measured.
@@ -86,11 +88,8 @@ func (p *plan) targetsOfWays() (targets []*program, err error) {
 func (p *plan) fill(t *program) error {
 	line := slices.Concat(t.hosts, []string{filepath.Join(p.bin, "nvmeinit"), "bench", "-t", "tcp", "-a", t.addr, "-n", nqn,
 		"--rw", "write", "--bs", "128k", "--iodepth", "8", "-o", "json"})
-	cmd := exec.Command(line[0], line[1:]...)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("%s: %w\n%s", cmd, err, out)
-	}
-	return nil
+	_, err := process.Output(exec.Command(line[0], line[1:]...))
+	return err
 }
 
 func stopAll(targets []*program) {

@@ -19,6 +19,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/nvme-anywhere/nvmeof/tests/process"
 )
 
 // plan says how everything is measured.
@@ -84,8 +86,8 @@ func run() error {
 	if p.bin == "" {
 		p.bin = p.dir
 		cmd := exec.Command("go", "build", "-trimpath", "-o", p.bin+string(filepath.Separator), "./cmd/nvmetgt", "./cmd/nvmeinit")
-		if out, err := cmd.CombinedOutput(); err != nil {
-			return fmt.Errorf("%w\n%s", err, out)
+		if _, err := process.Output(cmd); err != nil {
+			return err
 		}
 	}
 	for _, name := range chosen {

@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"github.com/jedib0t/go-pretty/v6/table"
+
+	"github.com/nvme-anywhere/nvmeof/tests/process"
 )
 
 // speed compares RDMA, with and without ICRC, through sockets and through shared memory, with NVMe/TCP, with and
@@ -61,9 +63,9 @@ func (p *plan) rate(v *variant) (s sample, err error) {
 	args := slices.Concat(v.target.hosts, []string{filepath.Join(p.bin, "nvmeinit")},
 		benchArgs(v.target, v.transport, p.time, v.args), []string{"--ramp_time", rampTime.String()})
 	cmd := exec.Command(args[0], args[1:]...)
-	out, err := cmd.Output()
+	out, err := process.Output(cmd)
 	if err != nil {
-		return s, fmt.Errorf("%s: %w", cmd, err)
+		return s, err
 	}
 	var results struct {
 		Jobs []struct{ Read, Write struct{ IOPS float64 } }
@@ -90,15 +92,13 @@ func (p *plan) ceiling(load string, bare bool) *variant {
 
 // buildCeiling makes the program that measures bare sockets.
 func (p *plan) buildCeiling() error {
-	if out, err := exec.Command("go", "build", "-o", filepath.Join(p.dir, "ceiling"), "./tests/ceiling").CombinedOutput(); err != nil {
-		return fmt.Errorf("%w\n%s", err, out)
-	}
-	return nil
+	_, err := process.Output(exec.Command("go", "build", "-o", filepath.Join(p.dir, "ceiling"), "./tests/ceiling"))
+	return err
 }
 
 // runCeiling measures one load with it. Each side's share is half of the processor time that it reports.
 func (p *plan) runCeiling(args ...string) (s sample, err error) {
-	out, err := exec.Command(filepath.Join(p.dir, "ceiling"), append(args, "-json", "-time", p.time.String())...).Output()
+	out, err := process.Output(exec.Command(filepath.Join(p.dir, "ceiling"), append(args, "-json", "-time", p.time.String())...))
 	if err != nil {
 		return s, err
 	}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -10,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/nvme-anywhere/nvmeof/tests/process"
 )
 
 // transports are compared side by side.
@@ -32,13 +33,7 @@ func (d *demo) nvmeinit(ctx context.Context, transport, verb string, args ...str
 	if verb != "discover" {
 		args = append(args, "-n", nqn)
 	}
-	cmd := exec.CommandContext(ctx, filepath.Join(d.bin, "nvmeinit"), args...)
-	var out, said bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &said
-	if err := cmd.Run(); err != nil {
-		return nil, fmt.Errorf("nvmeinit %s: %w\n%s", strings.Join(args, " "), err, said.String())
-	}
-	return out.Bytes(), nil
+	return process.Output(exec.CommandContext(ctx, filepath.Join(d.bin, "nvmeinit"), args...))
 }
 
 // use finds the target over a transport, and copies the file to each volume and back.

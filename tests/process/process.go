@@ -100,6 +100,17 @@ func (p *Process) Stop() error {
 	}
 }
 
+// Output runs a program to its end and returns what it printed. The error has what it said.
+func Output(cmd *exec.Cmd) ([]byte, error) {
+	var said bytes.Buffer
+	cmd.Stderr = &said
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w\n%s", cmd, err, said.Bytes())
+	}
+	return out, nil
+}
+
 // clockTick is the unit of processor times in /proc: 100 a second on every Linux.
 const clockTick = 10 * time.Millisecond
 

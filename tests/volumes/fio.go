@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/jedib0t/go-pretty/v6/table"
+
+	"github.com/nvme-anywhere/nvmeof/tests/process"
 )
 
 // besideFIO fills a table with the volume and fio, measured alternately. The ratio is taken within a turn, since the
@@ -92,9 +94,9 @@ func (w *work) runFIO(program string, runtime time.Duration) (done, error) {
 	default:
 		args = append(args, "--iodepth="+strconv.Itoa(w.depth))
 	}
-	out, err := exec.Command(program, args...).Output()
+	out, err := process.Output(exec.Command(program, args...))
 	if err != nil {
-		return done{}, fmt.Errorf("fio: %w", err)
+		return done{}, err
 	}
 	return w.done(out)
 }

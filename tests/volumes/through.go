@@ -105,9 +105,9 @@ func (p *plan) bench(w *work, addr, transport string, nsid int) (float64, error)
 	args := append(p.looking("bench"), "-t", transport, "-a", addr, "--nsid", strconv.Itoa(nsid),
 		"--rw", w.pattern(), "--bs", strconv.Itoa(w.bs), "--iodepth", strconv.Itoa(w.depth), "--size", strconv.FormatInt(w.size, 10),
 		"--runtime", fmt.Sprintf("%dms", w.runtime.Milliseconds()), "--ramp_time", "200ms", "--time_based", "--norandommap", "-o", "json")
-	out, err := exec.CommandContext(ctx, program, args...).Output()
+	out, err := process.Output(exec.CommandContext(ctx, program, args...))
 	if err != nil {
-		return 0, fmt.Errorf("%s: %w", program, err)
+		return 0, err
 	}
 	d, err := w.done(out)
 	return d.IOPS, err
