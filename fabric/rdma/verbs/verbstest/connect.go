@@ -2,7 +2,6 @@ package verbstest
 
 import (
 	"bytes"
-	"net/netip"
 
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
 )
@@ -86,7 +85,7 @@ func testReject(s *session) {
 func testNobodyListens(s *session) {
 	l, at := s.listen()
 	s.must(l.id.Destroy())
-	h := s.route(netip.AddrPortFrom(at.Addr(), at.Port()))
+	h := s.route(at)
 	h.equip(0)
 	s.must(h.id.Connect(param))
 	if ev := h.wantEvent(verbs.CMRejected); ev.Reason != verbs.RejectInvalidServiceID {

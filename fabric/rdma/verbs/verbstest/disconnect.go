@@ -96,9 +96,11 @@ func testRemoval(s *session) {
 	_ = l.id.Destroy()
 	t.wantEvent(verbs.CMDisconnected)
 	_ = t.id.Destroy()
-	if err, ok := soon.Receive(done); err != nil || !ok {
-		s.Fatalf("close: %v", err)
+	err, ended := soon.Receive(done)
+	if !ended {
+		s.Fatal("closing doesn't end")
 	}
+	s.must(err)
 	for what, destroy := range map[string]func() error{
 		"QP": h.qp.Destroy, "CQ": h.cq.Destroy, "MR": h.mr.Dereg, "PD": h.pd.Dealloc, "close": s.host.Close,
 	} {
