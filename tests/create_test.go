@@ -319,8 +319,8 @@ func wrongManagement(cntlid uint16) []wrongBody {
 		row("attach all", attachmentOf(nvme.NSIDAll, nvme.NSAttach), list(cntlid), nvme.StatusInvalidField, 4),
 		row("attach, 16 bytes", attachmentOf(1, nvme.NSAttach), make([]byte, 16), nvme.StatusSGLLengthInvalid, 24),
 		row("attach to nobody", attachmentOf(1, nvme.NSAttach), list(), nvme.StatusInvalidControllerList, nowhere),
-		detailed(4, row("attach to a controller twice", attachmentOf(1, nvme.NSDetach), list(cntlid, cntlid), nvme.StatusInvalidControllerList, nowhere)),
-		detailed(2, row("attach to no controller", attachmentOf(1, nvme.NSDetach), list(0xfff0), nvme.StatusInvalidControllerList, nowhere)),
+		detailed(4, row("detach from a controller twice", attachmentOf(1, nvme.NSDetach), list(cntlid, cntlid), nvme.StatusInvalidControllerList, nowhere)),
+		detailed(2, row("detach from no controller", attachmentOf(1, nvme.NSDetach), list(0xfff0), nvme.StatusInvalidControllerList, nowhere)),
 		detailed(2, row("attach what is attached", attachmentOf(1, nvme.NSAttach), list(cntlid), nvme.StatusNamespaceAlreadyAttached, nowhere)),
 		row("persistent events without a context", events, make([]byte, 512), nvme.StatusCommandSequence, nowhere),
 	}
