@@ -86,9 +86,7 @@ authentication:
   secrets: %s
   hashes: [%v]
   dh_groups: ["%v"]`, transport, hostAddr, s.socket, testNQN, s.secrets, c.hash, c.group))
-	s.server = &server{nqn: testNQN, args: []string{"serve", "--config", file}}
-	t.Cleanup(func() { s.stop(t) })
-	s.start(t)
+	s.server = serveConfigured(t, file)
 	return s
 }
 

@@ -82,12 +82,13 @@ subsystems:
 	}
 }
 
-// serveConfigured starts nvmetgt with a file.
-func serveConfigured(t *testing.T, file string) {
+// serveConfigured is serve with a configuration file.
+func serveConfigured(t *testing.T, file string) *server {
 	t.Helper()
 	s := &server{args: []string{"serve", "--config", file}}
 	t.Cleanup(func() { s.stop(t) })
 	s.start(t)
+	return s
 }
 
 // ctl runs nvmetgt ctl.

@@ -19,29 +19,11 @@ import (
 func main() {
 	version := flag.String("kernel", "6.12", "Debian's kernel, of those that apt has")
 	mtu := flag.Int("mtu", 1500, "`bytes` of an IP packet")
-	prepare := flag.Bool("prepare", false, "install and download what the tests need, and boot nothing")
 	flag.Parse()
-	if *prepare {
-		if err := prepareAll(); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		return
-	}
 	if err := run(*version, *mtu, flag.Args()); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-}
-
-func prepareAll() error {
-	_, remove, err := lab.WorkDir()
-	if err != nil {
-		return err
-	}
-	defer remove()
-	_, err = lab.Prepare(context.Background(), lab.Kernels...)
-	return err
 }
 
 // start runs a program alongside the machine; it writes to the terminal, and so does its end if it isn't stopped.
