@@ -103,4 +103,4 @@ for arch in ${ARCHS:-amd64 arm64}; do
 		echo "dist: no dpkg-deb here, so no Debian package for $arch" >&2
 	fi
 done
-(cd "$dist" && sha256sum nvme-anywhere*"$version"*.tar.gz $(ls nvme-anywhere_"${deb}"_*.deb 2>/dev/null) >SHA256SUMS)
+(cd "$dist" && sha256sum nvme-anywhere-"$version"-linux-*.tar.gz $(ls nvme-anywhere_"${deb}"_*.deb 2>/dev/null) >SHA256SUMS)

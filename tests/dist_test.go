@@ -22,6 +22,7 @@ func released(t *testing.T) string {
 		}
 	}
 	dir := t.TempDir()
+	writeText(t, filepath.Join(dir, "nvme-anywhere-v0.0-test2-linux-amd64.tar.gz"), "left of another version")
 	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "../packaging/dist.sh", dir, "v0.0-test", "-s -w -X "+module+"/internal/version.Version=v0.0-test")
@@ -46,7 +47,9 @@ func TestRelease(t *testing.T) {
 			t.Errorf("the package says\n%s", fields)
 		}
 	}
-	run(t, dir, "sha256sum", "-c", "SHA256SUMS")
+	if said := run(t, dir, "sha256sum", "-c", "SHA256SUMS"); strings.Count(said, ": OK\n") != 4 {
+		t.Errorf("two tar files and two packages are released, and SHA256SUMS is of\n%s", said)
+	}
 	checkLinks(t, filepath.Join(dir, "nvme-anywhere-v0.0-test-linux-amd64/share/doc/nvme-anywhere"))
 	if said := run(t, dir, filepath.Join("nvme-anywhere-v0.0-test-linux-"+runtime.GOARCH, "bin/nvmetgt"), "--version"); !strings.Contains(said, "v0.0-test") {
 		t.Errorf("its version is %s", said)
