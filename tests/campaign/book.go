@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/dustin/go-humanize"
+
+	"github.com/nvme-anywhere/nvmeof/tests/page"
 )
 
 // Kinds of executions.
@@ -110,16 +112,7 @@ const (
 
 // writePage updates the table of the page.
 func (b *book) writePage(all []target, goal int) error {
-	text, err := os.ReadFile(b.page)
-	if err != nil {
-		return err
-	}
-	head, rest, ok := strings.Cut(string(text), tableBegins)
-	_, tail, ok2 := strings.Cut(rest, tableEnds)
-	if !ok || !ok2 {
-		return fmt.Errorf("%s has no line %q with %q after it", b.page, tableBegins, tableEnds)
-	}
-	return os.WriteFile(b.page, []byte(head+tableBegins+b.table(all, goal)+tableEnds+tail), 0o644)
+	return page.Rewrite(b.page, tableBegins, tableEnds, b.table(all, goal))
 }
 
 func (b *book) table(all []target, goal int) string {

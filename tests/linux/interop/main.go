@@ -9,7 +9,6 @@ package main
 
 import (
 	"bufio"
-	"bytes"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -19,19 +18,21 @@ import (
 	"os/exec"
 	"regexp"
 	"strings"
+
+	"github.com/nvme-anywhere/nvmeof/tests/page"
 )
 
 func main() {
-	page := flag.String("page", "", "`FILE` whose part between the markers is written anew; none: only tests' output")
+	path := flag.String("page", "", "`FILE` whose part between the markers is written anew; none: only tests' output")
 	flag.Parse()
-	if err := run(flag.Args(), os.Stdout, *page); err != nil {
+	if err := run(flag.Args(), os.Stdout, *path); err != nil {
 		fmt.Fprintln(os.Stderr, "interop:", err)
 		os.Exit(1)
 	}
 }
 
 // run is the command; its arguments are those of go test.
-func run(command []string, out io.Writer, page string) error {
+func run(command []string, out io.Writer, path string) error {
 	if len(command) == 0 {
 		return errors.New("which command runs the tests? (go test -json ./tests/linux)")
 	}
@@ -46,7 +47,7 @@ func run(command []string, out io.Writer, page string) error {
 			return err
 		}
 	}
-	return r.judge(page)
+	return r.judge(path)
 }
 
 // read adds the results of a command.
@@ -75,12 +76,12 @@ func exactly(name string) string {
 var errFailed = errors.New("tests failed")
 
 // judge writes the page, and reports whether all is well.
-func (r *results) judge(page string) error {
+func (r *results) judge(path string) error {
 	if !r.ended || len(r.tests) == 0 {
 		return errors.New("the tests didn't run to their end")
 	}
-	if page != "" {
-		if err := rewrite(page, r.markdown()); err != nil {
+	if path != "" {
+		if err := page.Rewrite(path, begin, end, "\n"+strings.TrimSpace(r.markdown())+"\n\n"); err != nil {
 			return err
 		}
 	}
@@ -126,17 +127,3 @@ const (
 	begin = "<!-- begin of what `make interop` writes -->\n"
 	end   = "<!-- end of what `make interop` writes -->\n"
 )
-
-// rewrite puts text between the markers of a file.
-func rewrite(name, text string) error {
-	old, err := os.ReadFile(name)
-	if err != nil {
-		return err
-	}
-	head, rest, ok := bytes.Cut(old, []byte(begin))
-	_, tail, ok2 := bytes.Cut(rest, []byte(end))
-	if !ok || !ok2 {
-		return fmt.Errorf("%s has no markers: want a line %q and after it %q", name, begin, end)
-	}
-	return os.WriteFile(name, fmt.Appendf(nil, "%s%s\n%s\n\n%s%s", head, begin, strings.TrimSpace(text), end, tail), 0o644)
-}
