@@ -116,8 +116,8 @@ func parse() (p *plan, err error) {
 	}
 	for s := range strings.SplitSeq(sizes, ",") {
 		n, err := blockdev.ParseSize(s)
-		if err != nil || n < 4096 || n%4096 != 0 || n > p.size {
-			return nil, fmt.Errorf("-bs: %q is no multiple of 4096 within the file", s)
+		if err != nil || n < 4096 || n%4096 != 0 {
+			return nil, fmt.Errorf("-bs: %q is no multiple of 4096", s)
 		}
 		p.sizes = append(p.sizes, int(n))
 	}
@@ -134,6 +134,9 @@ func parse() (p *plan, err error) {
 func run(p *plan) error {
 	if err := fill(p); err != nil {
 		return err
+	}
+	if most := int64(slices.Max(p.sizes)); most > p.size {
+		return fmt.Errorf("-bs: %s has %s, and a block %s", p.file, blockdev.FormatSize(p.size), blockdev.FormatSize(most))
 	}
 	t := table.NewWriter()
 	t.SetOutputMirror(os.Stdout)
