@@ -63,6 +63,7 @@ func newLossyLink(t *testing.T, c lossyConfig) *lossyLink {
 	if l.stop, err = unix.Eventfd(0, unix.EFD_CLOEXEC); err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { _ = unix.Close(l.stop) })
 	for i := range l.ends {
 		l.ends[i] = newLinkEnd(t, netip.AddrFrom4([4]byte{198, 18, 9, byte(i + 1)}), c.mtu)
 	}
@@ -72,18 +73,17 @@ func newLossyLink(t *testing.T, c lossyConfig) *lossyLink {
 	t.Cleanup(func() {
 		_, _ = unix.Write(l.stop, []byte{1, 0, 0, 0, 0, 0, 0, 0})
 		l.work.Wait()
-		for _, e := range l.ends {
-			close(e.do)
-			_ = unix.Close(e.tun)
-		}
-		_ = unix.Close(l.stop)
 	})
 	return l
 }
 
 func newLinkEnd(t *testing.T, addr netip.Addr, mtu int) *linkEnd {
 	t.Helper()
-	e := &linkEnd{addr: addr, do: make(chan func())}
+	e := &linkEnd{addr: addr, do: make(chan func()), tun: -1}
+	t.Cleanup(func() {
+		close(e.do)
+		_ = unix.Close(e.tun)
+	})
 	made := make(chan error)
 	go func() {
 		runtime.LockOSThread() // for good: the thread ends with the goroutine, and the namespace with it
