@@ -228,6 +228,11 @@ var options = []Option{
 		set: func(j *Job, v string) error { return number(&j.fdatasync, v) },
 	},
 	{
+		Name: "end_fsync", Alone: true, Type: "0 or 1", Example: "1", Default: "0",
+		Usage: "1: flush the namespace when the other operations of a job that writes have ended; the job takes until then",
+		set:   func(j *Job, v string) error { return boolean(&j.EndFsync, v) },
+	},
+	{
 		Name: "verify", Type: "crc32c", Choices: []string{"crc32c"}, Example: "crc32c",
 		Usage: "stamp what is written with a CRC-32C, read it back and check it at the end; check what is read; " +
 			"takes 4 bytes of memory for each block that is written, so 1 GiB for 1 TiB in blocks of 4k",

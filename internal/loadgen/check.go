@@ -205,7 +205,7 @@ func (s *Spec) Validate(size int64, blockSize int) error {
 	if err := s.fitZones(span); err != nil {
 		return err
 	}
-	if s.Verify && s.changes() && int64(s.IODepth)*int64(s.NumJobs)*int64(s.largestBlock())*2 > span {
+	if s.Verify && s.Changes() && int64(s.IODepth)*int64(s.NumJobs)*int64(s.largestBlock())*2 > span {
 		// Outstanding operations never overlap when their data is to be checked.
 		return fmt.Errorf("verify=crc32c: want a size of at least twice what is under way, iodepth × numjobs × bs = %d bytes",
 			int64(s.IODepth)*int64(s.NumJobs)*int64(s.largestBlock()))

@@ -38,8 +38,8 @@ func (s *Spec) Does(op Op) bool { return patterns[s.RW].does[op] }
 // rewrites reports whether a write follows each trim, to the same blocks.
 func (s *Spec) rewrites() bool { return patterns[s.RW].rewrites }
 
-// changes reports whether the pattern changes what the device holds.
-func (s *Spec) changes() bool { return s.Does(Write) || s.Does(Trim) }
+// Changes reports whether the pattern changes what the device holds.
+func (s *Spec) Changes() bool { return s.Does(Write) || s.Does(Trim) }
 
 // Draws reports whether operations of that direction have sizes, offsets and times of their own, rather than
 // following others or having no share of the mix.

@@ -73,6 +73,58 @@ func TestFsync(t *testing.T) {
 	}
 }
 
+// TestEndFsync: a job that writes flushes once, behind everything else, and takes until then, whatever ended it.
+func TestEndFsync(t *testing.T) {
+	const delay = time.Millisecond
+	for _, c := range []struct {
+		name   string
+		change func(*Spec)
+		syncs  int
+		takes  time.Duration // 0 if it doesn't matter
+	}{
+		{"by its size", func(s *Spec) { s.IODepth = 1 }, 1, 257 * delay},
+		{"at a depth", func(s *Spec) { s.IODepth = 16 }, 1, 17 * delay},
+		{"by its time", func(s *Spec) { s.IODepth, s.Runtime, s.TimeBased = 1, 10500*time.Microsecond, true }, 1, 12 * delay},
+		{"by operations", func(s *Spec) { s.IODepth, s.NumberIOs = 16, 16 }, 1, 2 * delay},
+		{"each of two", func(s *Spec) { s.NumJobs = 2 }, 2, 0},
+		{"with a rate", func(s *Spec) { s.RateIOPS = [ops]int{Write: 1000} }, 1, 0},
+		{"at rest", func(s *Spec) { s.ThinkTime, s.ThinkIOs, s.Runtime, s.IODepth = time.Hour, 8, 20*time.Millisecond, 1 }, 1, 21 * delay},
+		{"checked", func(s *Spec) { s.Verify = true }, 1, 0},
+		{"trimmed", func(s *Spec) { s.RW, s.NumberIOs = "trimwrite", 8 }, 1, 0},
+		{"beside flushes", func(s *Spec) { s.Fsync = 100 }, 3, 0},
+		{"only reads", func(s *Spec) { s.RW = "read" }, 0, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := &opLog{}
+				d := &fakeDevice{seen: l.note, delay: delay, data: make([]byte, fakeSize)}
+				s := spec("write")
+				s.EndFsync = true
+				c.change(&s)
+				res := mustRun(t, d, s)
+				var syncs, changes int
+				for _, op := range l.ops {
+					switch op {
+					case Flush:
+						syncs++
+					case Write, Trim:
+						changes++
+						if syncs == c.syncs && s.NumJobs == 1 {
+							t.Fatalf("operation %d comes after the last flush", changes)
+						}
+					}
+				}
+				if syncs != c.syncs || res.Syncs.IOs != uint64(c.syncs) {
+					t.Errorf("%d flushes, measured %d, want %d", syncs, res.Syncs.IOs, c.syncs)
+				}
+				if c.takes > 0 && res.Duration != c.takes {
+					t.Errorf("took %v, want %v", res.Duration, c.takes)
+				}
+			})
+		})
+	}
+}
+
 // TestSync: every write is durable when it ends, no read is.
 func TestSync(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -24,6 +24,7 @@ type job struct {
 	left   int64         // bytes still to be started; endless for a job that loops
 	quota  int64         // operations still to be started; endless if only left is a limit
 	dirty  int           // writes started since the last flush
+	synced bool          // the flush of EndFsync has begun
 	busy   int           // operations outstanding
 	held   bool          // more will come, even if nothing is outstanding
 	ended  int64         // nanoseconds: when nothing was outstanding or still to come; 0 until then
@@ -146,11 +147,12 @@ func (j *job) fill() {
 	j.mu.Lock()
 	j.think.filling = false
 	j.settle()
-	idle := j.think.state == thinkNot && j.unhold() // before a completion can begin a rest
-	j.mu.Unlock()
-	if idle {
-		j.task.jobIdle()
+	then := func() {}
+	if j.think.state == thinkNot {
+		then = j.unhold() // before a completion can begin a rest
 	}
+	j.mu.Unlock()
+	then()
 }
 
 // arrive is called when operations are due; it returns false when no more will be. Operations that find no free IO
@@ -220,22 +222,24 @@ func (j *job) unstarted(until int64) uint64 {
 // leave announces that no more operations will come, apart from those that follow from outstanding ones.
 func (j *job) leave() {
 	j.mu.Lock()
-	idle := j.unhold()
+	then := j.unhold()
 	j.mu.Unlock()
-	if idle {
-		j.task.jobIdle()
-	}
+	then()
 }
 
-// unhold is leave, but leaves it to the caller to tell the task if the job is idle. Called with mu held.
-func (j *job) unhold() (idle bool) {
-	idle = j.held && j.busy == 0
+// unhold is leave, but for what it returns, which the caller does without mu. Called with mu held.
+func (j *job) unhold() (then func()) {
+	idle := j.held && j.busy == 0
 	j.held = false
-	if idle {
-		j.end(nanotime())
-	}
 	j.think.stop()
-	return idle
+	switch {
+	case !idle:
+		return func() {}
+	case j.endSync(j.ios[0]):
+		return func() { j.queue.Submit(j.ios[0]) }
+	}
+	j.end(nanotime())
+	return j.task.jobIdle
 }
 
 // end records when the job ended; each clone ends at its own time. Reading back afterwards isn't measured. Called
@@ -272,6 +276,9 @@ func (j *job) done(io *IO) {
 	}
 	j.settle()
 	last, widens := j.busy == 0 && !j.held, j.widens()
+	if last && j.endSync(io) {
+		more, last = true, false
+	}
 	if last {
 		j.end(now)
 	}

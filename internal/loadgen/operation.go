@@ -21,9 +21,7 @@ func (j *job) prepare(io *IO, now int64) bool {
 	case j.seek != nil && j.seek.over:
 		return false
 	case j.task.spec.Fsync > 0 && j.dirty >= j.task.spec.Fsync:
-		j.dirty = 0
-		io.Op, io.Length, io.Buf, io.started = Flush, 0, nil, nanotime()
-		j.started()
+		j.flush(io)
 		return true
 	case j.left <= 0 || j.quota <= 0:
 		return false
@@ -54,6 +52,24 @@ func (j *job) prepare(io *IO, now int64) bool {
 		io.started = nanotime() // don't charge the device for the time that stamping or filling took
 	}
 	j.started()
+	return true
+}
+
+// flush makes io a flush. Called with mu held.
+func (j *job) flush(io *IO) {
+	j.dirty = 0
+	io.Op, io.Length, io.Buf, io.started = Flush, 0, nil, nanotime()
+	j.started()
+}
+
+// endSync makes io the flush that ends a job that writes, if requested. Called with mu held, when nothing is outstanding and
+// nothing else will come.
+func (j *job) endSync(io *IO) bool {
+	if s := j.task.spec; !s.EndFsync || !s.Does(Write) || j.synced || j.checking || j.err != nil {
+		return false
+	}
+	j.synced = true
+	j.flush(io)
 	return true
 }
 

@@ -74,7 +74,7 @@ func (r *run) makeTasks(dev Device, specs []Spec) error {
 		if err := s.Validate(dev.Size(), dev.BlockSize()); err != nil {
 			return fmt.Errorf("%s: %w", s.Name, err)
 		}
-		if s.Verify && s.changes() {
+		if s.Verify && s.Changes() {
 			base, span := s.area(dev.Size()) // other specs may begin elsewhere
 			unit, end = gcd(unit, base), max(end, base+span)
 			for op := range ops {

@@ -34,7 +34,7 @@ type task struct {
 func (r *run) newTask(s *Spec, l *ledger, dev Device) (*task, error) {
 	base, span := s.area(dev.Size())
 	t := &task{run: r, spec: s, base: base}
-	if s.Verify && s.changes() {
+	if s.Verify && s.Changes() {
 		t.ledger = l
 	}
 	t.from.Store(math.MaxInt64)
