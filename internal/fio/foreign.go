@@ -14,7 +14,6 @@ const (
 	noSettling   = "ramp_time is how long figures have to settle, and write_iops_log shows whether they did; leave the option out"
 	noBatch      = "an operation begins as soon as another ends; leave the option out"
 	noBuffer     = "what is written is random data that nothing can compress; leave the option out"
-	noEconomy    = "all latencies are measured, always; leave the option out"
 	noPercentile = "percentile_list says which percentiles of clat_ns are reported; leave the option out"
 	noZones      = "the namespace has no zones; jobs with an offset and a size of their own keep to parts of it; leave the option out"
 	noPriority   = "all commands are equal, and so are all queues; leave the option out"
@@ -33,7 +32,6 @@ var foreign = map[string]string{
 	"log_entries": noFile, "fadvise_hint": noCache, "log_compression": noFile, "log_compression_cpus": noFile, "log_store_compressed": noFile,
 	"write_iolog":     "--pcap writes down every packet, and so every command; leave the option out",
 	"status-interval": "--metrics serves the figures in the course of a run; leave the option out",
-	"eta":             "a line shows the course on a terminal, and nowhere else; leave the option out",
 	"minimal":         "-o json has the figures for programs",
 	"do_verify":       "rw=write with verify reads back what it wrote, and rw=read with verify checks what an earlier run wrote",
 	"verify_pattern":  "verify=crc32c checks data that differ everywhere; leave the option out",
@@ -56,8 +54,7 @@ var foreign = map[string]string{
 	"scramble_buffers": "refill_buffers has data that are new each time; leave the option out", "zero_buffers": noBuffer, "buffer_pattern": noBuffer,
 	"buffer_compress_percentage": noBuffer, "buffer_compress_chunk": noBuffer, "dedupe_percentage": noBuffer,
 	"dedupe_mode": noBuffer, "dedupe_working_set_percentage": noBuffer, "dedupe_global": noBuffer,
-	"gtod_reduce": noEconomy, "disable_lat": noEconomy, "disable_clat": noEconomy, "disable_slat": noEconomy,
-	"disable_bw_measurement": noEconomy, "clocksource": noEconomy,
+	"clocksource":     "all times are those of one monotonic clock; leave the option out",
 	"lat_percentiles": noPercentile, "clat_percentiles": noPercentile, "slat_percentiles": noPercentile,
 	"unified_rw_reporting":  "reads and writes are reported apart, and --compare and --report show them together; leave the option out",
 	"exitall":               "each section runs for its own runtime; leave the option out",

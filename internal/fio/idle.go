@@ -14,8 +14,9 @@ import (
 var idle = map[string]string{
 	"ioengine": "", "filename": "", "direct": "1", "thread": "", "invalidate": "", "allow_mounted_write": "",
 	"hipri": "", "fixedbufs": "", "registerfiles": "", "sqthread_poll": "",
-	"description": "", "clat_percentiles": "1", "unified_rw_reporting": "0", "gtod_reduce": "0",
-	"disable_lat": "0", "disable_clat": "0", "disable_slat": "", "disable_bw_measurement": "0", "scramble_buffers": "0",
+	"description": "", "clat_percentiles": "1", "unified_rw_reporting": "0", "scramble_buffers": "0",
+	"gtod_reduce": "", "disable_lat": "", "disable_clat": "", "disable_slat": "", "disable_bw_measurement": "", "disable_bw": "",
+	"eta": "", "eta-newline": "", "eta-interval": "",
 	"fadvise_hint": "", "log_entries": "", "do_verify": "1", "verify_fatal": "1", "verify_dump": "", "verify_state_save": "0",
 	"buffered": "0", "lat_percentiles": "0", "slat_percentiles": "0", "zero_buffers": "0",
 	"iodepth_batch": "1", "iodepth_batch_submit": "1", "iodepth_batch_complete": "1", "iodepth_batch_complete_min": "1",
