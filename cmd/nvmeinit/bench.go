@@ -23,6 +23,7 @@ type benchFlags struct {
 	conn        connFlags
 	nsid        uint32
 	controllers int
+	readonly    bool
 	job         *fio.Job // the job options of the command line
 	idle        fio.Idles
 	output      cli.Format
@@ -88,6 +89,7 @@ Patterns that write or trim destroy the content of the namespace.`,
 	fl = c.Flags()
 	fl.Uint32Var(&f.nsid, "nsid", 1, "`number` of the namespace")
 	fl.IntVar(&f.controllers, "controllers", 1, "`number` of times to connect, each with -i queues; the jobs spread over them, and those beyond numjobs stay idle")
+	fl.BoolVar(&f.readonly, "readonly", false, "refuse jobs that write or trim")
 	cli.OutputFlag(fl, &f.output, cli.JSONPlus)
 	fl.Lookup("output-format").Usage += " with every latency that was counted"
 	fl.StringVar(&f.metrics, "metrics", "", "`ADDRESS:PORT` to serve metrics for Prometheus on meanwhile")
@@ -148,7 +150,7 @@ func (f *benchFlags) readJobs(c *cobra.Command, args []string) error {
 	}
 	if len(args) == 0 {
 		f.jobs = []*fio.Job{f.job}
-		if err := f.job.Check(); err != nil {
+		if err := f.check(f.job); err != nil {
 			return cli.Usage("--%w", err)
 		}
 		return nil
@@ -168,9 +170,20 @@ func (f *benchFlags) readJobs(c *cobra.Command, args []string) error {
 		}
 		j.Number = number
 		number += max(j.NumJobs, 0)
-		if err := j.Check(); err != nil {
+		if err := f.check(j); err != nil {
 			return cli.Usage("%s [%s]: %w", path, j.Name, err)
 		}
+	}
+	return nil
+}
+
+// check checks what needs no connection of a job.
+func (f *benchFlags) check(j *fio.Job) error {
+	if err := j.Check(); err != nil {
+		return err
+	}
+	if f.readonly && j.Changes() {
+		return fmt.Errorf("rw=%s: it changes the namespace, and --readonly forbids that", j.RW)
 	}
 	return nil
 }

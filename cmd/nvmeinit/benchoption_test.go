@@ -20,6 +20,8 @@ func TestIdleFlags(t *testing.T) {
 		"--direct=0":                                 `nvmeinit: --direct "0": commands go to the namespace past every cache of this machine; leave the option out`,
 		"--gtod_reduce=1 --eta never":                "without effect here: gtod_reduce, eta\n" + goesOn,
 		"--lat_percentiles 1":                        `nvmeinit: --lat_percentiles "1": percentile_list says`,
+		"--rw randwrite --readonly":                  "nvmeinit: --rw=randwrite: it changes the namespace, and --readonly forbids that",
+		"--rw randread --readonly":                   goesOn,
 		"--filename=a --filename=b":                  `nvmeinit: --filename "b": filename=b, and a: all jobs run on one namespace`,
 		"--ioengine=":                                `nvmeinit: --ioengine "": it is empty`,
 		"--write_iolog=x --direct=1":                 "nvmeinit: --write_iolog: --pcap writes down every packet",
