@@ -24,7 +24,7 @@ type benchFlags struct {
 	nsid        uint32
 	controllers int
 	readonly    bool
-	job         *fio.Job // the job options of the command line
+	line        lineJobs // the job options
 	idle        fio.Idles
 	output      cli.Format
 	metrics     string
@@ -33,14 +33,15 @@ type benchFlags struct {
 	queueSizeGiven bool // -Q was given by the user
 
 	jobs   []*fio.Job // what is to run
+	file   string     // that has them, "" for the command line
 	global map[string]string
 }
 
-// defaultName is the name of the job on the command line.
+// defaultName is the name of a job on the command line that gives none.
 const defaultName = "bench"
 
 func newBench() *cobra.Command {
-	f := &benchFlags{job: fio.NewJob(defaultName)}
+	f := &benchFlags{line: lineJobs{common: fio.NewJob(defaultName)}}
 	c := &cobra.Command{
 		Use:   "bench -t TRANSPORT -a ADDRESS --rw PATTERN [JOBFILE]",
 		Short: "Benchmark a namespace as fio does",
@@ -81,7 +82,7 @@ Patterns that write or trim destroy the content of the namespace.`,
 	fl := cli.NewFlags()
 	options := fio.Options()
 	for i := range options {
-		addOption(fl, &options[i], f.job)
+		addOption(fl, &options[i], &f.line)
 	}
 	addIdle(fl, &f.idle)
 	cli.AddFlags(c, "Jobs", fl)
@@ -148,30 +149,42 @@ func (f *benchFlags) readJobs(c *cobra.Command, args []string) error {
 	if notice := f.idle.Notice(); notice != "" {
 		fmt.Fprintln(c.ErrOrStderr(), notice)
 	}
-	if len(args) == 0 {
-		f.jobs = []*fio.Job{f.job}
-		if err := f.check(f.job); err != nil {
-			return cli.Usage("--%w", err)
+	f.jobs = f.line.jobs()
+	if len(f.line.named) > 0 {
+		f.global = f.line.common.Given()
+	}
+	if len(args) > 0 {
+		if err := f.readFile(c, args[0]); err != nil {
+			return err
 		}
-		return nil
-	}
-	file, path, err := readJobFile(c, args[0])
-	if err != nil {
-		return err
-	}
-	f.jobs, f.global = file.Jobs, file.Global
-	if notice := file.Idle.Notice(); notice != "" {
-		fmt.Fprintf(c.ErrOrStderr(), "%s: %s\n", path, notice)
 	}
 	number := 0
 	for _, j := range f.jobs {
-		if err := j.Apply(f.job); err != nil {
-			return cli.Usage("--%w", err)
-		}
 		j.Number = number
 		number += max(j.NumJobs, 0)
 		if err := f.check(j); err != nil {
-			return cli.Usage("%s [%s]: %w", path, j.Name, err)
+			return cli.Usage("%s%w", f.origin(j), err)
+		}
+	}
+	return nil
+}
+
+// readFile takes the jobs of a job file, with the options of the command line.
+func (f *benchFlags) readFile(c *cobra.Command, path string) error {
+	if len(f.jobs) > 1 {
+		return cli.Usage("--name %q: the jobs are those of %s; leave the flag out", f.jobs[1].Name, path)
+	}
+	file, path, err := readJobFile(c, path)
+	if err != nil {
+		return err
+	}
+	f.jobs, f.file, f.global = file.Jobs, path, file.Global
+	if notice := file.Idle.Notice(); notice != "" {
+		fmt.Fprintf(c.ErrOrStderr(), "%s: %s\n", path, notice)
+	}
+	for _, j := range f.jobs {
+		if err := f.line.apply(j); err != nil {
+			return cli.Usage("--%w", err)
 		}
 	}
 	return nil
@@ -186,6 +199,17 @@ func (f *benchFlags) check(j *fio.Job) error {
 		return fmt.Errorf("rw=%s: it changes the namespace, and --readonly forbids that", j.RW)
 	}
 	return nil
+}
+
+// origin returns where a job's options were given, as it begins errors.
+func (f *benchFlags) origin(j *fio.Job) string {
+	switch {
+	case f.file != "":
+		return fmt.Sprintf("%s [%s]: ", f.file, j.Name)
+	case len(f.jobs) > 1:
+		return fmt.Sprintf("--name %q: ", j.Name)
+	}
+	return "--"
 }
 
 // readJobFile reads a job file; - is standard input, as in fio. name is the file's name in errors.

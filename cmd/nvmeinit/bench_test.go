@@ -18,7 +18,7 @@ func TestJobsFromStandardInput(t *testing.T) {
 		c := &cobra.Command{}
 		c.SetContext(t.Context())
 		c.SetIn(strings.NewReader(jobs))
-		f := &benchFlags{controllers: 1, job: fio.NewJob("bench")}
+		f := &benchFlags{controllers: 1, line: lineJobs{common: fio.NewJob("bench")}}
 		err := f.readJobs(c, []string{"-"})
 		return len(f.jobs), err
 	}
@@ -43,7 +43,7 @@ func TestJobsDrawDifferently(t *testing.T) {
 	c := &cobra.Command{}
 	c.SetContext(t.Context())
 	c.SetIn(strings.NewReader("[a]\nnumjobs=3\n[b]\n[c]\nstonewall\n"))
-	f := &benchFlags{controllers: 1, job: fio.NewJob("bench")}
+	f := &benchFlags{controllers: 1, line: lineJobs{common: fio.NewJob("bench")}}
 	if err := f.readJobs(c, []string{"-"}); err != nil {
 		t.Fatal(err)
 	}

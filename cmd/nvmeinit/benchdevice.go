@@ -72,15 +72,12 @@ func (f *benchFlags) fits(ns *host.Namespace) error {
 	for _, jobs := range fio.Phases(f.jobs) {
 		for _, depth := range f.depthsOf(jobs) {
 			for _, j := range f.jobsAt(jobs, depth) {
-				prefix := "--"
-				if len(f.jobs) > 1 || f.jobs[0] != f.job {
-					prefix = "[" + j.Name + "] "
+				err := j.Validate(ns.Size(), ns.BlockSize())
+				if err == nil {
+					err = fitsCommand(j, ns)
 				}
-				if err := j.Validate(ns.Size(), ns.BlockSize()); err != nil {
-					return cli.Usage("%s%w", prefix, err)
-				}
-				if err := fitsCommand(j, ns); err != nil {
-					return cli.Usage("%s%w", prefix, err)
+				if err != nil {
+					return cli.Usage("%s%w", f.origin(j), err)
 				}
 			}
 		}

@@ -10,27 +10,59 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/fio"
 )
 
+// lineJobs holds the jobs that flags describe. As in fio, options before the first --name are those of all jobs, and
+// others those of the job named last.
+type lineJobs struct {
+	common *fio.Job
+	named  []*fio.Job
+}
+
+// jobName is the option that begins another job.
+const jobName = "name"
+
+// set sets an option as it was given.
+func (l *lineJobs) set(option, value string) error {
+	if option == jobName {
+		l.named = append(l.named, l.common.Section(value))
+	}
+	jobs := l.jobs()
+	return jobs[len(jobs)-1].Set(option, value)
+}
+
+// jobs returns those that have been described so far.
+func (l *lineJobs) jobs() []*fio.Job {
+	if len(l.named) == 0 {
+		return []*fio.Job{l.common}
+	}
+	return l.named
+}
+
+// apply sets all options that were given on a job of a file.
+func (l *lineJobs) apply(j *fio.Job) error {
+	err := j.Apply(l.common)
+	for _, named := range l.named {
+		if err == nil {
+			err = j.Apply(named)
+		}
+	}
+	return err
+}
+
 // optionFlag is an option of fio's jobs as a flag.
 type optionFlag struct {
-	job    *fio.Job
+	line   *lineJobs
 	option *fio.Option
 	text   string
 }
-
-// jobName is the option with which fio begins another job on its command line. If it were accepted again for the
-// only job, the options of several jobs would become those of one.
-const jobName = "name"
-
-var errSeveralJobs = errors.New("there is a name already, and the command line has one job; write several into a job file")
 
 // errEmpty is for an option that may have no value in a job file; on the command line that is a flag without a
 // value.
 var errEmpty = errors.New("it is empty; give it a value, or leave the flag out")
 
 // addOption defines the flag, and hidden ones for its aliases.
-func addOption(fl *pflag.FlagSet, o *fio.Option, j *fio.Job) {
+func addOption(fl *pflag.FlagSet, o *fio.Option, l *lineJobs) {
 	for i, name := range append([]string{o.Name}, o.Aliases...) {
-		f := fl.VarPF(&optionFlag{j, o, o.Default}, name, "", o.Usage)
+		f := fl.VarPF(&optionFlag{l, o, o.Default}, name, "", o.Usage)
 		if o.Flag {
 			f.NoOptDefVal = "true"
 		}
@@ -84,16 +116,13 @@ func (f *optionFlag) Type() string {
 	return f.option.Type
 }
 
-// Set sets the option on the job.
+// Set sets the option on the job it belongs to.
 func (f *optionFlag) Set(v string) error {
-	if _, again := f.job.Given()[jobName]; again && f.option.Name == jobName {
-		return errSeveralJobs
-	}
 	if v == "" {
 		return errEmpty
 	}
 	f.text = v
-	err := f.job.Set(f.option.Name, v)
+	err := f.line.set(f.option.Name, v)
 	if why := errors.Unwrap(err); why != nil {
 		return why // the flag's name and value are said already
 	}

@@ -1,10 +1,14 @@
 package main
 
 import (
+	"maps"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/nvme-anywhere/nvmeof/internal/cli"
+	"github.com/nvme-anywhere/nvmeof/internal/fio"
 )
 
 // TestIdleFlags: the command line accepts the same options without effect as a job file, reports them in the same
@@ -25,6 +29,56 @@ func TestIdleFlags(t *testing.T) {
 		"--filename=a --filename=b":                  `nvmeinit: --filename "b": filename=b, and a: all jobs run on one namespace`,
 		"--ioengine=":                                `nvmeinit: --ioengine "": it is empty`,
 		"--write_iolog=x --direct=1":                 "nvmeinit: --write_iolog: --pcap writes down every packet",
+	} {
+		root := newRoot()
+		var says strings.Builder
+		root.SetArgs(append([]string{"bench"}, strings.Fields(options)...))
+		if code := cli.Execute(t.Context(), root, &says); code != cli.ExitUsage || !strings.HasPrefix(says.String(), want) {
+			t.Errorf("%s: exit code %d, %q, want %q", options, code, says.String(), want)
+		}
+	}
+}
+
+// TestNamedJobs: as in fio, each --name begins a job, with the options before the first and those behind it.
+func TestNamedJobs(t *testing.T) {
+	l := lineJobs{common: fio.NewJob(defaultName)}
+	fl := cli.NewFlags()
+	options := fio.Options()
+	for i := range options {
+		addOption(fl, &options[i], &l)
+	}
+	if err := fl.Parse(strings.Fields("--loops=5 --bssplit=4k/50:8k/50 --name=a --rw=write --name=b --rw=randread --bs=1m --stonewall")); err != nil {
+		t.Fatal(err)
+	}
+	jobs := l.jobs()
+	if len(jobs) != 2 {
+		t.Fatalf("%d jobs, want 2", len(jobs))
+	}
+	a, b := jobs[0], jobs[1]
+	if a.Name != "a" || a.RW != "write" || a.Loops != 5 || len(a.BS[0]) != 2 || a.Stonewall {
+		t.Errorf("%+v", a)
+	}
+	if b.Name != "b" || b.RW != "randread" || b.Loops != 5 || !b.Stonewall {
+		t.Errorf("%+v", b)
+	}
+	if got, want := b.Given(), map[string]string{"name": "b", "rw": "randread", "bs": "1m", "stonewall": "1"}; !maps.Equal(got, want) {
+		t.Errorf("b was given %v, want %v", got, want)
+	}
+}
+
+// TestOrigin: an error about a job of several says which.
+func TestOrigin(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "jobs.fio")
+	if err := os.WriteFile(file, []byte("[one]\nrw=write\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for options, want := range map[string]string{
+		"--iodepth 0":                           "nvmeinit: --iodepth=0",
+		"--name a --name b --iodepth 0":         `nvmeinit: --name "b": iodepth=0`,
+		"--readonly " + file:                    "nvmeinit: " + file + " [one]: rw=write",
+		"--iodepth 0 " + file:                   "nvmeinit: " + file + " [one]: iodepth=0",
+		"--name a --rw read --name b " + file:   `nvmeinit: --name "b": the jobs are those of ` + file,
+		"--name a --rw read --readonly " + file: "nvmeinit: -t: no transport given",
 	} {
 		root := newRoot()
 		var says strings.Builder

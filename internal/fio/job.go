@@ -44,6 +44,13 @@ func (j *Job) Clone() *Job {
 	return &c
 }
 
+// Section returns another job, whose options are those of j until it is given others. Those of j don't count as given.
+func (j *Job) Section(name string) *Job {
+	c := j.Clone()
+	c.Name, c.given = name, nil
+	return c
+}
+
 // Set sets an option as it is written; an empty value means an option without one. The error for an unknown option
 // is an *UnknownOptionError.
 func (j *Job) Set(name, value string) error {

@@ -65,8 +65,7 @@ func Parse(name string, r io.Reader) (*File, error) {
 				job = global
 				continue
 			}
-			job = global.Clone()
-			job.Name, job.given = section, nil
+			job = global.Section(section)
 			f.Jobs = append(f.Jobs, job)
 		case strings.HasPrefix(line, "include "):
 			return bad("include: %s", foreign["include"])

@@ -281,15 +281,15 @@ var options = []Option{
 		set: func(j *Job, v string) error { return boolean(&j.GroupReporting, v) },
 	},
 	{
-		Name: "stonewall", Aliases: []string{"wait_for_previous"}, Flag: true, Usage: "in a job file: begin when the jobs before it have ended",
+		Name: "stonewall", Aliases: []string{"wait_for_previous"}, Flag: true, Usage: "begin when the jobs before this one have ended",
 		set: func(j *Job, v string) error { return boolean(&j.Stonewall, v) },
 	},
 	{
-		Name: "new_group", Flag: true, Usage: "in a job file: begin a new group, as groupid and bw_agg of the JSON count them",
+		Name: "new_group", Flag: true, Usage: "begin a new group, as groupid and bw_agg of the JSON count them",
 		set: func(j *Job, v string) error { return boolean(&j.NewGroup, v) },
 	},
 	{
-		Name: "name", Type: "name", Example: "mine", Default: "bench", Usage: "name of the job in the report",
+		Name: "name", Type: "name", Example: "mine", Default: "bench", Usage: "name of the job in the report; each further one begins another job, with the options before the first and those behind it",
 		set: func(j *Job, v string) error { j.Name = v; return nil },
 	},
 }
