@@ -66,7 +66,7 @@ func (s *server) openExport(key exportKey, n *config.Namespace) (*export, error)
 	return &export{v, i.Size, s.figures.AddVolume(key.volumeName(), v)}, nil
 }
 
-// grown reports whether the volume has had that size, or grown past it, since it was opened.
+// grown reports whether a size is between that with which the volume was opened and its current one.
 func (e *export) grown(size int64) bool {
 	now := e.volume.Info().Size
 	return min(e.opened, now) <= size && size <= max(e.opened, now)
