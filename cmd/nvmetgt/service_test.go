@@ -13,16 +13,23 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/soon"
 )
 
-// A target doesn't wait for a supervisor that no longer receives what it is told.
-func TestSupervisorStalls(t *testing.T) {
+// supervise makes a service manager's socket, to which the target says how it is.
+func supervise(t *testing.T) *net.UnixConn {
+	t.Helper()
 	at := &net.UnixAddr{Name: filepath.Join(t.TempDir(), "notify"), Net: "unixgram"}
 	t.Setenv("NOTIFY_SOCKET", at.Name)
-	supervisor, err := net.ListenUnixgram("unixgram", at)
+	c, err := net.ListenUnixgram("unixgram", at)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer supervisor.Close()
-	fillSocket(t, at)
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// A target doesn't wait for a supervisor that no longer receives what it is told.
+func TestSupervisorStalls(t *testing.T) {
+	supervisor := supervise(t)
+	fillSocket(t, supervisor.LocalAddr().(*net.UnixAddr))
 	said := make(chan struct{})
 	go func() {
 		new(service).stopping(time.Second)
@@ -38,13 +45,7 @@ func TestSupervisorStalls(t *testing.T) {
 func TestStatusAfterChange(t *testing.T) {
 	s := started(t, &config.Config{Subsystems: []config.Subsystem{{NQN: "nqn.2026-11.org.example:a"}}}, freeEndpoint(t))
 	defer s.close()
-	at := &net.UnixAddr{Name: filepath.Join(t.TempDir(), "notify"), Net: "unixgram"}
-	t.Setenv("NOTIFY_SOCKET", at.Name)
-	supervisor, err := net.ListenUnixgram("unixgram", at)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer supervisor.Close()
+	supervisor := supervise(t)
 	shows := func(want string) {
 		t.Helper()
 		b := make([]byte, 256)
