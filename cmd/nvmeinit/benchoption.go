@@ -39,13 +39,7 @@ func (l *lineJobs) jobs() []*fio.Job {
 
 // apply sets all options that were given on a job of a file.
 func (l *lineJobs) apply(j *fio.Job) error {
-	err := j.Apply(l.common)
-	for _, named := range l.named {
-		if err == nil {
-			err = j.Apply(named)
-		}
-	}
-	return err
+	return j.Apply(append([]*fio.Job{l.common}, l.named...)...)
 }
 
 // optionFlag is an option of fio's jobs as a flag.

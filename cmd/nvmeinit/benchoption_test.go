@@ -66,6 +66,25 @@ func TestNamedJobs(t *testing.T) {
 	}
 }
 
+// TestNamedOverrides: options on both sides of a --name override those of a job file, as if they stood together: a
+// bssplit comes before a bs.
+func TestNamedOverrides(t *testing.T) {
+	l := lineJobs{common: fio.NewJob(defaultName)}
+	for _, o := range [][2]string{{"bssplit", "4k/50:8k/50"}, {"iodepth", "2"}, {"name", "n"}, {"bs", "1m"}, {"iodepth", "4"}} {
+		if err := l.set(o[0], o[1]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	file, err := fio.Parse("x.fio", strings.NewReader("[one]\nbs=64k\niodepth=8\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	j := file.Jobs[0]
+	if err := l.apply(j); err != nil || j.Name != "n" || len(j.BS[0]) != 2 || j.IODepth != 4 {
+		t.Errorf("%v, %+v", err, j.Spec)
+	}
+}
+
 // TestOrigin: an error about a job of several says which.
 func TestOrigin(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "jobs.fio")

@@ -98,12 +98,14 @@ func (e *UnknownOptionError) Error() string {
 	return text + "; nor are there " + strings.Join(e.Others, ", ")
 }
 
-// Apply sets the options that were set on o, overriding those of j.
-func (j *Job) Apply(o *Job) error {
+// Apply sets the options that were set on others, one after another, overriding those of j.
+func (j *Job) Apply(others ...*Job) error {
 	j.sized = [loadgen.Directions]sizing{} // even a bs overrides a bssplit of j
-	for _, s := range o.given {
-		if err := j.Set(s.name, s.value); err != nil {
-			return err
+	for _, o := range others {
+		for _, s := range o.given {
+			if err := j.Set(s.name, s.value); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

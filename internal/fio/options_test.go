@@ -50,6 +50,7 @@ func TestValues(t *testing.T) {
 		{"sync", "1", func(j *Job) bool { return j.Sync }},
 		{"sync", "dsync", func(j *Job) bool { return j.Sync }},
 		{"sync", "none", func(j *Job) bool { return !j.Sync }},
+		{"end_fsync", "1", func(j *Job) bool { return Specs([]*Job{j})[0].EndFsync }},
 		{"fdatasync", "32", func(j *Job) bool { return Specs([]*Job{j})[0].Fsync == 32 && j.Given()["fdatasync"] == "32" }},
 		{"io_limit", "1m", func(j *Job) bool { return j.IOSize == 1<<20 }},
 		{"io_size", "50%", func(j *Job) bool { return j.IOPercent == 50 && j.IOSize == 0 }},
