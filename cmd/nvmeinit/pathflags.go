@@ -32,7 +32,7 @@ func (p *pathFlags) add(c *cobra.Command, comeBack string) {
 	for _, policy := range multipath.Policies() {
 		policies = append(policies, policy.String())
 	}
-	p.set.StringVar(&p.policy, "iopolicy", multipath.RoundRobin.String(), "`POLICY` that chooses among the best paths: "+cli.Or(policies))
+	p.set.StringVar(&p.policy, "iopolicy", multipath.QueueDepth.String(), "`POLICY` that chooses among the best paths: "+cli.Or(policies))
 	cli.Offer(p.set, "iopolicy", policies)
 	p.set.IntVarP(&p.reconnectDelay, "reconnect-delay", "c", 10, "longest pause in `seconds` between attempts to reconnect")
 	p.set.IntVarP(&p.lossTimeout, "ctrl-loss-tmo", "l", 600, "`seconds` after which a lost path is given up, 0 for at once, -1 for never")

@@ -18,7 +18,7 @@ type Config struct {
 	// subsystem with controllers for two hosts treats them as different hosts.
 	Paths []host.Config
 
-	// Policy chooses among paths that are equally good; the zero value is RoundRobin.
+	// Policy chooses among paths that are equally good; the zero value is QueueDepth.
 	Policy Policy
 	// ReconnectDelay is the longest pause between attempts to reconnect; 0 means 10 s.
 	ReconnectDelay time.Duration
@@ -51,7 +51,7 @@ func (c *Config) Validate() error {
 		return bad("Paths: there are none")
 	case c.ReconnectDelay < 0, c.FastIOFail < 0:
 		return bad("ReconnectDelay, FastIOFail: a time must not be negative")
-	case c.Policy > QueueDepth:
+	case !slices.Contains(Policies(), c.Policy):
 		return bad("Policy: %d is none", c.Policy)
 	}
 	for i := range c.Paths {

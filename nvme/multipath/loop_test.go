@@ -342,8 +342,9 @@ func (r *rig) addNamespace(c target.NamespaceConfig) {
 	}
 }
 
+// config has every path used, however few requests there are.
 func (r *rig) config() Config {
-	var c Config
+	c := Config{Policy: RoundRobin}
 	for _, l := range r.links {
 		c.Paths = append(c.Paths, host.Config{Transport: l, Remote: l.addr, SubNQN: testNQN, HostNQN: hostNQN, HostID: hostID, Queues: 2})
 	}

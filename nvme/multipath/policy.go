@@ -7,8 +7,11 @@ type Policy uint8
 
 // Policies.
 const (
-	RoundRobin Policy = iota // one after another
-	QueueDepth               // the one with the fewest outstanding requests
+	// QueueDepth takes the path with the fewest outstanding requests: the one that just answered, often, so that what is
+	// sent next shares its packets and system calls, and a slow path gets less.
+	QueueDepth Policy = iota
+	// RoundRobin takes one path after another.
+	RoundRobin
 )
 
 func (p Policy) String() string {
@@ -22,7 +25,7 @@ func (p Policy) String() string {
 }
 
 // Policies returns all policies.
-func Policies() []Policy { return []Policy{RoundRobin, QueueDepth} }
+func Policies() []Policy { return []Policy{QueueDepth, RoundRobin} }
 
 // ParsePolicy parses the name of a policy.
 func ParsePolicy(s string) (Policy, error) {
@@ -32,9 +35,9 @@ func ParsePolicy(s string) (Policy, error) {
 		}
 	}
 	if s == "numa" {
-		return 0, fmt.Errorf("%q goes by the distance of processors to adapters, of which a program has none: want round-robin or queue-depth", s)
+		return 0, fmt.Errorf("%q goes by the distance of processors to adapters, of which a program has none: want queue-depth or round-robin", s)
 	}
-	return 0, fmt.Errorf("%q is not a policy: want round-robin or queue-depth", s)
+	return 0, fmt.Errorf("%q is not a policy: want queue-depth or round-robin", s)
 }
 
 // choose picks the way for the next request, or nil if there is none.

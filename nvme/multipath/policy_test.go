@@ -26,11 +26,12 @@ func TestRoundRobin(t *testing.T) {
 	})
 }
 
-// TestQueueDepth: a path whose requests don't end gets no more of them than the others have outstanding.
+// TestQueueDepth: unless another policy is chosen, a path whose requests don't end gets no more of them than the others
+// have outstanding.
 func TestQueueDepth(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 2)
-		s, n := r.connect(func(c *Config) { c.Policy = QueueDepth })
+		s, n := r.connect(func(c *Config) { c.Policy = Config{}.Policy })
 		defer r.close(s)
 		r.links[0].set(func(l *link) { l.hold = func(*nvme.Command) bool { return true } })
 		held := &host.Request{Data: make([]byte, n.BlockSize()), Done: func(*host.Request) {}}
