@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"reflect"
@@ -87,11 +88,15 @@ func (s *server) fixed(next *config.Config) error {
 }
 
 // unchanged reports whether a namespace stays the same. If a volume has grown, files have its size from when they
-// were written, before, during or after that: the program's own file, and one that ctl read and modified.
+// were written, before, during or after that: the program's own file, and one that ctl read and modified. A file may
+// also leave out the size, which only a volume that is created needs, and the size of blocks, or state what they are.
 func (s *server) unchanged(nqn string, n, to config.Namespace) bool {
-	e := s.exports[exportKey{nqn, n.NSID}]
-	if e != nil && n.Size != 0 && to.Size != 0 && e.grown(int64(to.Size)) {
-		n.Size = to.Size
+	if e := s.exports[exportKey{nqn, n.NSID}]; e != nil {
+		if to.Size == 0 || e.grown(int64(to.Size)) {
+			n.Size = to.Size
+		}
+		bs := cli.Size(e.volume.Info().BlockSize)
+		n.BlockSize, to.BlockSize = cmp.Or(n.BlockSize, bs), cmp.Or(to.BlockSize, bs)
 	}
 	return n.Same(to)
 }

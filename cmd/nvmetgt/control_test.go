@@ -65,6 +65,30 @@ func TestGrownVolume(t *testing.T) {
 	started(t, saved, at).close()
 }
 
+// TestStatedSizes: a file that begins to say, or no longer says, which size a volume and its blocks have changes
+// nothing, unless it says another.
+func TestStatedSizes(t *testing.T) {
+	const mib = 1 << 20
+	path := filepath.Join(t.TempDir(), "disk.img")
+	cfg := func(size, block cli.Size) *config.Config {
+		return &config.Config{Subsystems: []config.Subsystem{{NQN: "nqn.2026-11.org.example:a", Namespaces: []config.Namespace{
+			{Volume: path, Size: size, BlockSize: block},
+		}}}}
+	}
+	s := started(t, cfg(mib, 0), freeEndpoint(t))
+	defer s.close()
+	for _, x := range []struct {
+		size, block cli.Size
+		ok          bool
+	}{{0, 0, true}, {0, 4096, true}, {mib, 4096, true}, {2 * mib, 4096, false}, {mib, 512, false}, {mib, 0, true}, {0, 512, false}} {
+		next := cfg(x.size, x.block)
+		next.Listen = s.cfg.Listen
+		if err := s.Apply(next, ""); (err == nil) != x.ok {
+			t.Errorf("with a size of %d and blocks of %d: %v", x.size, x.block, err)
+		}
+	}
+}
+
 // TestChangesLogged: successful changes over the control socket are logged; errors are returned there.
 func TestChangesLogged(t *testing.T) {
 	s := started(t, &config.Config{Subsystems: []config.Subsystem{{NQN: "nqn.2026-11.org.example:a"}}}, freeEndpoint(t))
