@@ -59,7 +59,10 @@ A volume may have one or more of these prefixes:
 
   delay:TIME:   delay answers: delay:2ms:disk.img, delay:1ms-5ms:mem:1GiB
   fail:RULES:   make requests fail: fail:read@100-200,write%0.5=capacity:disk.img fails
-                reads of blocks 100 to 200, and one write in 200 for lack of space
+                reads of blocks 100 to 200, and one write in 200 for lack of space; a
+                rule is OP@BLOCK, OP@FIRST-LAST or OP%PERCENT, where OP is read, write,
+                flush, discard, zeroes or any, with =medium (which is also what it is
+                without), =capacity, =readonly, =gone or =busy
   freeze:WHEN:  make requests wait: freeze:10s+5s:disk.img, for 5 s from 10 s after the
                 start; with freeze:manual:, from one signal USR1 to the next
   check:        keep a checksum of each block, to find reads that return other data than
