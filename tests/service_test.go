@@ -151,6 +151,22 @@ func TestStopLimit(t *testing.T) {
 	}
 }
 
+// No signal gets lost while connections are given the time to end: a third ends the program then, too.
+func TestStopHeedsThird(t *testing.T) {
+	t.Parallel()
+	tgt := startTarget(t, "--volume", "freeze:1ms+10m:mem:16MiB", "--metrics", "127.0.0.1:0", "--drain-timeout", "1m")
+	host := tgt.startInit(t, "tcp", "read", "--nsid", "1", "--length", "4k", "--output", "/dev/null")
+	tgt.hasRead(t)
+	for _, step := range []string{"msg=draining", "reason=\"target is draining\"", ""} {
+		tgt.signal(syscall.SIGTERM)
+		waitText(t, &tgt.stderr, step)
+	}
+	if r := tgt.result(t, cliTimeout); r.code != exitFailure || !strings.Contains(r.stderr, "interrupted while a volume had commands under way") {
+		t.Errorf("exit code %d: %s", r.code, r.stderr)
+	}
+	host.kill()
+}
+
 // A volume that never answers is waited for until a further signal, after which the program fails.
 func TestStopAtOnce(t *testing.T) {
 	t.Parallel()

@@ -105,8 +105,9 @@ func serve(ctx context.Context, cfg *config.Config, file string, stdout, stderr 
 	if !opened {
 		return err // what start has opened so far is still start's
 	}
+	further := make(chan os.Signal, 2) // that come once the program has begun to stop
 	defer func() {
-		if cut := s.end(); err == nil {
+		if cut := s.end(further); err == nil {
 			err = cut
 		}
 	}()
@@ -127,6 +128,6 @@ func serve(ctx context.Context, cfg *config.Config, file string, stdout, stderr 
 	}
 	<-ctx.Done()
 	s.log.Info("stopping")
-	s.stop()
+	s.stop(further)
 	return nil
 }

@@ -56,8 +56,7 @@ const (
 
 // end closes everything. It waits for volumes for as long as they have commands outstanding, and for a change in
 // progress, which may take forever; a signal ends the wait.
-func (s *server) end() error {
-	interrupted := make(chan os.Signal, 1)
+func (s *server) end(interrupted chan os.Signal) error {
 	signal.Notify(interrupted, os.Interrupt, unix.SIGTERM)
 	defer signal.Stop(interrupted)
 	closed := make(chan struct{})
@@ -83,10 +82,14 @@ func (s *server) end() error {
 	}
 }
 
-// stop drains the target before it is closed. A second signal ends the wait.
-func (s *server) stop() {
+// stop drains the target before it is closed. A second signal ends the wait; further ones are left in interrupted.
+func (s *server) stop(interrupted chan os.Signal) {
+	signal.Notify(interrupted, os.Interrupt, unix.SIGTERM)
 	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, unix.SIGTERM)
 	defer cancel()
 	s.service.stopping(s.drain + 2*closeTime)
 	_ = s.Drain(ctx, nil) // the error is logged, and the program ends anyway
+	if ctx.Err() != nil {
+		<-interrupted // the second, which ctx was sent as well
+	}
 }
