@@ -146,7 +146,8 @@ func (c *controller) changedNamespaces(retain bool) nvme.ChangedNamespaces {
 	return p
 }
 
-// rearm lets the next event of a kind through, after the host has read all there is to know. Called with mu held.
+// rearm lets the next event of a kind through. One that waits is dropped: the host has just read what it would tell of.
+// Called with mu held.
 func (c *controller) rearm(k eventKind) {
 	c.events.pending[k], c.events.masked[k] = false, false
 }

@@ -48,11 +48,12 @@ func (c *controller) resvNotice(nsid uint32, kind uint8) {
 }
 
 // resvLog returns the Reservation Notification log: the oldest notification that the host hasn't read, which counts as
-// read now unless this is only a look. Without retain, it lets the next event through.
+// read now unless this is only a look. Without retain, it lets the next event through, at once if there are further
+// notifications: the host may read one for each event.
 func (c *controller) resvLog(look, retain bool) []byte {
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	var p nvme.ReservationNotification
+	var out []answer
+	c.mu.Lock()
 	e := &c.events
 	if len(e.resv) > 0 {
 		p = e.resv[0]
@@ -63,7 +64,12 @@ func (c *controller) resvLog(look, retain bool) []byte {
 	}
 	if !retain {
 		c.rearm(eventReservation)
+		if len(e.resv) > 0 { // which it hasn't read
+			out = c.raise(eventReservation)
+		}
 	}
+	c.mu.Unlock()
+	deliver(out)
 	return p.AppendTo(nil)
 }
 

@@ -114,6 +114,46 @@ func TestNoticeIsRead(t *testing.T) {
 	}
 }
 
+// TestEventPerNotice: a host that reads one notification for each event gets them all. An event tells of the presence of
+// one or more pages (NVMe base 2.1, section 8.1.22.2), and a read takes only one of them.
+func TestEventPerNotice(t *testing.T) {
+	tg := newTarget(t, newTestVolume(1<<20, 512))
+	s := connectAs(t, tg, 1)
+	defer s.close()
+	notify := func() { tg.controller(s.cntlid).resvNotice(1, nvme.ResvNoticeReleased) }
+	aer := s.admin.start(asyncEvent(1), nil)
+	for range 3 {
+		notify()
+	}
+	for left := 3; left > 0; left-- {
+		if !aer.answered() {
+			t.Fatalf("no event while there are %d notifications", left)
+		}
+		aer = s.admin.start(asyncEvent(1), nil)
+		if aer.answered() {
+			t.Fatal("a second event before the log was read")
+		}
+		if p := nextNotice(s.admin); p.Pages != uint8(left-1) {
+			t.Errorf("%+v, want %d more", p, left-1)
+		}
+	}
+	if aer.answered() {
+		t.Fatal("an event though nothing is left")
+	}
+	notify()
+	notify()
+	aer.wait()
+	nextNotice(s.admin)
+	if aer = s.admin.start(asyncEvent(1), nil); !aer.answered() {
+		t.Fatal("no event for what was left when the host had no request outstanding")
+	}
+	aer = s.admin.start(asyncEvent(1), nil)
+	readNotice(s.admin, true)
+	if aer.answered() {
+		t.Error("an event though it is retained")
+	}
+}
+
 // TestNoticesOfAll: who is notified when registrations are removed: hosts that are preempted, holders or not, of the
 // preempted registration, and hosts whose registrations are cleared, of the preempted reservation ("Preempting a
 // Reservation or Registration", "Clearing a Reservation").
