@@ -33,7 +33,7 @@ func (s *server) commit(next *config.Config, st *staged) error {
 	return errors.Join(errs...)
 }
 
-// revoke takes away from hosts what is not in next, and the access of hosts that next doesn't allow.
+// revoke takes away from hosts what is not in next, and disconnects those that narrow and next don't allow.
 func (s *server) revoke(next *config.Config, st *staged) error {
 	var errs []error
 	var unlistened []func() error
@@ -76,14 +76,10 @@ func (s *server) setANA(next *config.Config, e cli.Endpoint) error {
 	return nil
 }
 
-// shrink takes away from hosts what sub has and next doesn't, and disallows hosts likewise.
+// shrink takes away from hosts what sub has and next doesn't.
 func (s *server) shrink(sub *config.Subsystem, next *config.Config, st *staged) error {
 	to := next.Subsystem(sub.NQN)
 	var errs []error
-	if to != nil && !slices.Equal(sub.Hosts, to.Hosts) {
-		both := allowedBy(sub).and(allowedBy(to))
-		errs = append(errs, s.target.Subsystem(sub.NQN).AllowHosts(both.any, both.hosts))
-	}
 	if to == nil {
 		wait, err := s.target.TakeSubsystem(sub.NQN)
 		errs = append(errs, err)

@@ -34,14 +34,16 @@ func (a allowed) and(b allowed) allowed {
 	return allowed{hosts: slices.DeleteFunc(slices.Clone(a.hosts), func(h string) bool { return !slices.Contains(b.hosts, h) })}
 }
 
-// narrow prevents new connections of hosts that next forbids. Connected ones stay, because the change may still
-// fail.
+func (a allowed) equal(b allowed) bool { return a.any == b.any && slices.Equal(a.hosts, b.hosts) }
+
+// narrow prevents new connections of hosts that next forbids. Connected ones stay until revoke, because the change may
+// still fail.
 func (s *server) narrow(next *config.Config, st *staged) error {
 	for i := range s.cfg.Subsystems {
 		sub := &s.cfg.Subsystems[i]
 		now, t := allowedBy(sub), s.target.Subsystem(sub.NQN)
 		both := now.and(allowedBy(next.Subsystem(sub.NQN)))
-		if both.any == now.any && slices.Equal(both.hosts, now.hosts) {
+		if both.equal(now) {
 			continue
 		}
 		st.undo = append(st.undo, func() error { return t.SetHosts(now.any, now.hosts) })
@@ -52,12 +54,11 @@ func (s *server) narrow(next *config.Config, st *staged) error {
 	return nil
 }
 
-// grant allows the hosts of sub, as it is in the new configuration, to connect.
+// grant allows the hosts of sub, as it is in the new configuration, to connect, if narrow left out any.
 func (s *server) grant(sub *config.Subsystem) error {
-	from := s.cfg.Subsystem(sub.NQN)
-	if from != nil && slices.Equal(from.Hosts, sub.Hosts) {
+	to := allowedBy(sub)
+	if to.equal(allowedBy(s.cfg.Subsystem(sub.NQN)).and(to)) {
 		return nil
 	}
-	to := allowedBy(sub)
-	return s.target.Subsystem(sub.NQN).AllowHosts(to.any, to.hosts)
+	return s.target.Subsystem(sub.NQN).SetHosts(to.any, to.hosts)
 }

@@ -213,3 +213,44 @@ func TestForbidHostNamedTwice(t *testing.T) {
 		t.Errorf("the only host was forbidden: %v, allowed are %v", err, sub.Hosts)
 	}
 }
+
+// TestHostsChangedOnce: a change of a subsystem's hosts changes what hosts find once, and twice if it forbids some and
+// allows others.
+func TestHostsChangedOnce(t *testing.T) {
+	s := started(t, &config.Config{Subsystems: []config.Subsystem{{NQN: narrowedNQN}}}, freeEndpoint(t))
+	t.Cleanup(s.close)
+	looks, err := come(t, s.cfg.Listen[0], staysNQN, func(c *host.Config) { c.SubNQN = nvme.DiscoveryNQN })
+	if err != nil {
+		t.Fatal(err)
+	}
+	generation := func() uint64 {
+		t.Helper()
+		log, err := looks.Discovery(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return log.Generation
+	}
+	const comes = "nqn.2026-11.org.example:comes"
+	for _, change := range []struct {
+		hosts []string
+		times uint64
+	}{
+		{[]string{staysNQN}, 1},
+		{[]string{staysNQN, goesNQN}, 1},
+		{[]string{staysNQN, goesNQN}, 0},
+		{[]string{staysNQN, comes}, 2},
+		{[]string{staysNQN}, 1},
+		{nil, 1},
+	} {
+		before := generation()
+		next := s.cfg.Clone()
+		next.Subsystems[0].Hosts = change.hosts
+		if _, err := s.become(next); err != nil {
+			t.Fatal(err)
+		}
+		if n := generation() - before; n != change.times {
+			t.Errorf("to the hosts %v: %d changes, want %d", change.hosts, n, change.times)
+		}
+	}
+}

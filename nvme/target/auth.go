@@ -99,16 +99,16 @@ func (a *Authentication) knows(host string) bool {
 	return ok
 }
 
-// DisconnectRevoked ends the connections of hosts that have no secret and so couldn't connect any more: it was taken
-// away, or authentication wasn't demanded when they connected. A host that has a secret stays connected, even if it has
-// never had to prove that it knows it. DisconnectRevoked is separate from SetAuthentication for callers that may have
-// to undo that.
+// DisconnectRevoked ends the connections of hosts that couldn't connect any more. The subsystem doesn't allow them since
+// SetHosts; or they have no secret since SetAuthentication: it was taken away, or authentication wasn't demanded when
+// they connected. A host that has a secret stays connected, even if it has never had to prove that it knows it. The
+// others notice nothing. DisconnectRevoked is separate for callers that may have to undo what they set.
 func (t *Target) DisconnectRevoked() {
 	t.mu.Lock()
 	all := slices.Collect(maps.Values(t.controllers))
 	t.mu.Unlock()
 	for _, c := range all {
-		if _, no := t.mustAuthenticate(c.sub, c.hostNQN); no != nil {
+		if _, no := t.mustAuthenticate(c.sub, c.hostNQN); no != nil || !c.sub.allows(c.hostNQN) {
 			c.fatal(ErrNotAllowed)
 		}
 	}

@@ -10,8 +10,9 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
-// TestAllowHosts: hosts are admitted and disconnected by the list; those that a change doesn't affect stay.
-func TestAllowHosts(t *testing.T) {
+// TestHostsDisallowed: hosts are admitted by the list, and disconnected by DisconnectRevoked, not before; those that
+// a change doesn't affect stay.
+func TestHostsDisallowed(t *testing.T) {
 	const friend = "nqn.2024-01.com.example:friend"
 	tg := newTarget(t, newTestVolume(1<<20, 512))
 	sub := tg.Subsystem(testNQN)
@@ -25,10 +26,12 @@ func TestAllowHosts(t *testing.T) {
 	connectAdmin(disc, nvme.DiscoveryNQN, 0)
 	enableEvents(disc, nvme.AENDiscovery)
 	aer := disc.start(asyncEvent(1), nil)
-	if err := sub.AllowHosts(false, []string{testHost}); err != nil {
+	if err := sub.SetHosts(false, []string{testHost}); err != nil {
 		t.Fatal(err)
 	}
 	aer.wait()
+	q.must(getProperty(nvme.PropCAP), nil)
+	tg.DisconnectRevoked()
 	q.waitClosed()
 	if !errors.Is(q.reason, ErrNotAllowed) {
 		t.Errorf("disconnected because of %v", q.reason)
@@ -36,11 +39,11 @@ func TestAllowHosts(t *testing.T) {
 	stays.io.must(ioCommand(nvme.OpRead, 0, 1, 0), make([]byte, 512))
 	q = dial(t, tg)
 	q.fails(connectCommand(0, 31, 0), data, nvme.StatusConnectInvalidHost|dnr)
-	if err := sub.AllowHosts(false, []string{testHost, friend}); err != nil {
+	if err := sub.SetHosts(false, []string{testHost, friend}); err != nil {
 		t.Fatal(err)
 	}
 	q.must(connectCommand(0, 31, 0), data)
-	if err := sub.AllowHosts(false, []string{"me"}); !errors.Is(err, ErrConfig) {
+	if err := sub.SetHosts(false, []string{"me"}); !errors.Is(err, ErrConfig) {
 		t.Errorf("a name that is none: %v", err)
 	}
 	stays.close()

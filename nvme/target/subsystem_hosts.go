@@ -21,10 +21,9 @@ func (s *Subsystem) allows(host string) bool {
 	return a.any || a.hosts[host]
 }
 
-// SetHosts replaces AllowAnyHost and Hosts of the configuration. Hosts that are connected stay so until AllowHosts: the
-// new rules apply to queues that connect. It is separate from AllowHosts for callers that may have to undo it.
-// Discovery controllers are told, because what the subsystem's hosts find has changed. The error is ErrConfig, for a
-// name that is not an NQN.
+// SetHosts replaces AllowAnyHost and Hosts of the configuration. Hosts that are connected stay so until
+// Target.DisconnectRevoked: the new rules apply to queues that connect. Discovery controllers are told, because what the
+// subsystem's hosts find has changed. The error is ErrConfig, for a name that is not an NQN.
 func (s *Subsystem) SetHosts(anyHost bool, hosts []string) error {
 	for _, h := range hosts {
 		if err := nvme.CheckNQN(h); err != nil {
@@ -37,18 +36,5 @@ func (s *Subsystem) SetHosts(anyHost bool, hosts []string) error {
 	s.t.generation++
 	s.t.mu.Unlock()
 	s.t.discoveryChanged()
-	return nil
-}
-
-// AllowHosts is SetHosts, and also disconnects the hosts that aren't allowed any more; the others notice nothing.
-func (s *Subsystem) AllowHosts(anyHost bool, hosts []string) error {
-	if err := s.SetHosts(anyHost, hosts); err != nil {
-		return err
-	}
-	for _, c := range s.t.controllersOf(s) {
-		if !s.allows(c.hostNQN) {
-			c.fatal(ErrNotAllowed)
-		}
-	}
 	return nil
 }

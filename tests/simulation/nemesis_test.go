@@ -309,9 +309,10 @@ func (n *nemesis) deny() {
 		}
 	}
 	sub := s.target.Subsystem(subNQN)
-	n.w.check("AllowHosts", sub.AllowHosts(false, others))
+	n.w.check("SetHosts", sub.SetHosts(false, others))
+	s.target.DisconnectRevoked()
 	time.Sleep(n.between(time.Millisecond, 2*time.Second))
-	n.w.check("AllowHosts", sub.AllowHosts(true, nil))
+	n.w.check("SetHosts", sub.SetHosts(true, nil))
 }
 
 // reset ends a controller of a host.
