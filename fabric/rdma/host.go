@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"sync/atomic"
 	"time"
 
@@ -21,8 +20,6 @@ type HostConfig struct {
 	ResolveTimeout time.Duration
 	// Memory bounds the memory that Alloc hands out, in bytes; 0 means 1 GiB.
 	Memory int64
-	// Log receives failures in the background; nil discards them.
-	Log *slog.Logger
 }
 
 const (
@@ -44,9 +41,6 @@ func (c HostConfig) Validate() error {
 func (c HostConfig) withDefaults() HostConfig {
 	c.ResolveTimeout = cmp.Or(c.ResolveTimeout, defaultResolveTimeout)
 	c.Memory = cmp.Or(c.Memory, defaultHostMemory)
-	if c.Log == nil {
-		c.Log = slog.New(slog.DiscardHandler)
-	}
 	return c
 }
 
