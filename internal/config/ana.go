@@ -55,10 +55,6 @@ func (s ANAState) MarshalText() ([]byte, error) {
 }
 
 func (c *Config) checkANA() *FieldError {
-	listen := c.Listen
-	if len(listen) == 0 {
-		listen = defaultListen()
-	}
 	for i, a := range c.ANA {
 		at := fmt.Sprintf("ana[%d].", i)
 		if err := checkGroup(at+"group", a.Group); err != nil {
@@ -67,7 +63,7 @@ func (c *Config) checkANA() *FieldError {
 		if a.State == 0 {
 			return field(at+"state", "", "it is missing: want %s", cli.Or(ANAStates()))
 		}
-		if a.Listen != nil && !slices.Contains(listen, *a.Listen) {
+		if a.Listen != nil && !slices.Contains(c.endpoints(), *a.Listen) {
 			return field(at+"listen", a.Listen.String(), "the target doesn't listen there")
 		}
 		if slices.ContainsFunc(c.ANA[:i], func(b ANA) bool { return b.Group == a.Group && sameEndpoint(a.Listen, b.Listen) }) {

@@ -8,7 +8,6 @@ import (
 
 	"github.com/nvme-anywhere/nvmeof/blockdev"
 	"github.com/nvme-anywhere/nvmeof/internal/cli"
-	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
 // Config is the complete configuration of a target. A zero field means the default.
@@ -112,8 +111,11 @@ func (c *Config) Drain() time.Duration {
 // DefaultQueueDepth is the number of entries of a queue.
 const DefaultQueueDepth = 128
 
-// defaultListen returns the endpoints of a target that is configured with none.
-func defaultListen() []cli.Endpoint {
+// endpoints returns where the target listens: at Listen, or at the default endpoints if it is empty.
+func (c *Config) endpoints() []cli.Endpoint {
+	if len(c.Listen) > 0 {
+		return c.Listen
+	}
 	var es []cli.Endpoint
 	for _, s := range []string{"rdma://127.0.0.1", "tcp://127.0.0.1"} {
 		e, err := cli.ParseEndpoint(s)
@@ -123,11 +125,6 @@ func defaultListen() []cli.Endpoint {
 		es = append(es, e)
 	}
 	return es
-}
-
-// has reports whether c listens with a transport.
-func (c *Config) has(t nvme.TransportType) bool {
-	return slices.ContainsFunc(c.Listen, func(e cli.Endpoint) bool { return e.Transport == t })
 }
 
 // Subsystem returns the subsystem with an NQN, or nil if there is none.
@@ -199,9 +196,7 @@ func (c *Config) Clone() *Config {
 
 // Complete fills in what was left open and must not change later: where to listen, and the NSIDs.
 func (c *Config) Complete() {
-	if len(c.Listen) == 0 {
-		c.Listen = defaultListen()
-	}
+	c.Listen = c.endpoints()
 	for i := range c.Subsystems {
 		c.Subsystems[i].number()
 	}

@@ -123,7 +123,7 @@ func FromNVMeTCLI(name string, b []byte, secrets string) (*Import, error) {
 		im.port(&in.Ports[i], in.Subsystems)
 	}
 	if len(im.c.Listen) == 0 {
-		d := defaultListen()
+		d := im.c.endpoints()
 		im.note("no port remains: here it would listen on %s and %s; write others after listen:, if those are meant", d[0], d[1])
 	}
 	im.bothFamilies()

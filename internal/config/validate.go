@@ -111,8 +111,9 @@ func (c *Config) checkNetwork() *FieldError {
 	if n.QueueDepth != 0 && (n.QueueDepth < MinQueueDepth || n.QueueDepth > MaxQueueDepth) {
 		return field("network.queue_depth", fmt.Sprint(n.QueueDepth), "want %d to %d", MinQueueDepth, MaxQueueDepth)
 	}
+	rdma := slices.ContainsFunc(c.endpoints(), func(e cli.Endpoint) bool { return e.Transport == nvme.TransportRDMA })
 	most := maxInCapsuleTCP
-	if len(c.Listen) == 0 || c.has(nvme.TransportRDMA) {
+	if rdma {
 		most = maxInCapsuleRDMA
 	}
 	if v := n.InCapsule; v != nil && (*v%16 != 0 || *v < 0 || int64(*v) > int64(most)) {
@@ -125,7 +126,7 @@ func (c *Config) checkNetwork() *FieldError {
 	if err := n.checkEngines(); err != nil {
 		return err
 	}
-	if n.Fault != nil && len(c.Listen) > 0 && !c.has(nvme.TransportRDMA) {
+	if n.Fault != nil && !rdma {
 		return field("network.fault", "", "faults are injected into RDMA: listen on rdma://ADDRESS too, or use tc-netem for TCP, as root")
 	}
 	return nil
@@ -191,12 +192,8 @@ func (c *Config) checkMetrics() *FieldError {
 	if err != nil {
 		return field("metrics", fmt.Sprintf("%q", c.Metrics), "want ADDRESS:PORT, as 127.0.0.1:9464")
 	}
-	listen := c.Listen
-	if len(listen) == 0 {
-		listen = defaultListen()
-	}
 	m := cli.Endpoint{Transport: nvme.TransportTCP, Addr: addr}
-	for _, e := range listen {
+	for _, e := range c.endpoints() {
 		if e == m || e.Overlaps(m) {
 			return field("metrics", c.Metrics, "%s listens there: choose another port", e)
 		}
