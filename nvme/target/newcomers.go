@@ -7,17 +7,14 @@ import "fmt"
 // (package crowd). A queue is a newcomer until Connect is granted, and its host has authenticated itself if it has to;
 // on a discovery controller, which is open to all, it always is.
 
-// crowdedShare says when newcomers give way: when at most 1/crowdedShare of a resource is left. Connections that arrive
+// crowdedShare says when newcomers give way: when at most 1/crowdedShare of the places is left. Connections that arrive
 // use that until the newcomers have gone.
 const crowdedShare = 8
-
-// crowded reports whether so much of a resource is taken that newcomers give way.
-func crowded[N int | int64](taken, limit N) bool { return taken >= limit-limit/crowdedShare }
 
 // arrive gives q its place. Called with mu held; giveWay must be called for the queue that has to make room.
 func (t *Target) arrive(q *Queue) (leaves *Queue, err error) {
 	peer := q.attr.Remote.Addr()
-	if crowded(len(t.queues)-t.leaving, t.limits.Connections) {
+	if most := t.limits.Connections; len(t.queues)-t.leaving >= most-most/crowdedShare {
 		if m := t.newcomers.Yield(peer); m != nil {
 			leaves = m.Conn
 			leaves.leaves = true

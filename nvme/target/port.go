@@ -3,6 +3,7 @@ package target
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
@@ -82,18 +83,13 @@ func (t *Target) addPort(p Port) error {
 	if t.closed {
 		return ErrClosed
 	}
-	used := map[uint16]bool{}
-	for i := range t.ports {
-		q := &t.ports[i]
-		used[q.ID] = true
-		if q.Transport == p.Transport && q.Addr == p.Addr {
-			return fmt.Errorf("target: port %s %s %w", p.Transport, p.Addr, ErrExists)
-		}
+	if t.findPort(p.Transport, p.Addr) >= 0 {
+		return fmt.Errorf("target: port %s %s %w", p.Transport, p.Addr, ErrExists)
 	}
 	if p.ID == 0 {
-		for p.ID = 1; used[p.ID]; p.ID++ {
+		for p.ID = 1; t.portByID(p.ID) != nil; p.ID++ {
 		}
-	} else if used[p.ID] {
+	} else if t.portByID(p.ID) != nil {
 		return fmt.Errorf("target: port %d %w", p.ID, ErrExists)
 	}
 	p.ana = new(anaStates)
@@ -103,16 +99,20 @@ func (t *Target) addPort(p Port) error {
 	return nil
 }
 
+// findPort returns the index of the port with this very address; -1 if there is none. Called with mu held.
+func (t *Target) findPort(transport nvme.TransportType, addr netip.AddrPort) int {
+	return slices.IndexFunc(t.ports, func(p Port) bool { return p.Transport == transport && p.Addr == addr })
+}
+
 // PortID returns the identifier of the port at an address. The error is ErrNotFound.
 func (t *Target) PortID(transport nvme.TransportType, addr netip.AddrPort) (uint16, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for i := range t.ports {
-		if t.ports[i].Transport == transport && t.ports[i].Addr == addr {
-			return t.ports[i].ID, nil
-		}
+	i := t.findPort(transport, addr)
+	if i < 0 {
+		return 0, fmt.Errorf("target: port %s %s %w", transport, addr, ErrNotFound)
 	}
-	return 0, fmt.Errorf("target: port %s %s %w", transport, addr, ErrNotFound)
+	return t.ports[i].ID, nil
 }
 
 // portID returns the identifier of the port that the host connected to; 0 if that isn't known.
@@ -155,16 +155,15 @@ func (t *Target) portAt(transport nvme.TransportType, local netip.AddrPort) *Por
 // RemovePort removes a port from the discovery log, and tells hosts that asked for notices. The error is ErrNotFound.
 func (t *Target) RemovePort(transport nvme.TransportType, addr netip.AddrPort) error {
 	t.mu.Lock()
-	for i := range t.ports {
-		if t.ports[i].Transport == transport && t.ports[i].Addr == addr {
-			t.ports = append(t.ports[:i:i], t.ports[i+1:]...)
-			t.generation++
-			told := t.spreadANA()
-			t.mu.Unlock()
-			t.portsChanged(told)
-			return nil
-		}
+	i := t.findPort(transport, addr)
+	if i < 0 {
+		t.mu.Unlock()
+		return fmt.Errorf("target: port %s %s %w", transport, addr, ErrNotFound)
 	}
+	t.ports = append(t.ports[:i:i], t.ports[i+1:]...)
+	t.generation++
+	told := t.spreadANA()
 	t.mu.Unlock()
-	return fmt.Errorf("target: port %s %s %w", transport, addr, ErrNotFound)
+	t.portsChanged(told)
+	return nil
 }

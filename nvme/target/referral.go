@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
@@ -51,11 +52,9 @@ func (t *Target) AddReferral(r Referral) error {
 		t.mu.Unlock()
 		return ErrClosed
 	}
-	for i := range t.referrals {
-		if t.referrals[i].Transport == r.Transport && t.referrals[i].Addr == r.Addr {
-			t.mu.Unlock()
-			return fmt.Errorf("target: referral %s %s %w", r.Transport, r.Addr, ErrExists)
-		}
+	if t.findReferral(r.Transport, r.Addr) >= 0 {
+		t.mu.Unlock()
+		return fmt.Errorf("target: referral %s %s %w", r.Transport, r.Addr, ErrExists)
 	}
 	t.referrals = append(t.referrals, r)
 	t.generation++
@@ -67,15 +66,19 @@ func (t *Target) AddReferral(r Referral) error {
 // RemoveReferral removes a referral from the discovery log. The error is ErrNotFound.
 func (t *Target) RemoveReferral(transport nvme.TransportType, addr netip.AddrPort) error {
 	t.mu.Lock()
-	for i := range t.referrals {
-		if t.referrals[i].Transport == transport && t.referrals[i].Addr == addr {
-			t.referrals = append(t.referrals[:i:i], t.referrals[i+1:]...)
-			t.generation++
-			t.mu.Unlock()
-			t.discoveryChanged()
-			return nil
-		}
+	i := t.findReferral(transport, addr)
+	if i < 0 {
+		t.mu.Unlock()
+		return fmt.Errorf("target: referral %s %s %w", transport, addr, ErrNotFound)
 	}
+	t.referrals = append(t.referrals[:i:i], t.referrals[i+1:]...)
+	t.generation++
 	t.mu.Unlock()
-	return fmt.Errorf("target: referral %s %s %w", transport, addr, ErrNotFound)
+	t.discoveryChanged()
+	return nil
+}
+
+// findReferral returns the index of the referral to an address; -1 if there is none. Called with mu held.
+func (t *Target) findReferral(transport nvme.TransportType, addr netip.AddrPort) int {
+	return slices.IndexFunc(t.referrals, func(r Referral) bool { return r.Transport == transport && r.Addr == addr })
 }
