@@ -29,6 +29,6 @@ func (b *Bench) collect(ch chan<- prometheus.Metric) {
 	for label, o := range map[string]*target.OpStats{"read": &b.Read, "write": &b.Write, "trim": &b.Trim} {
 		send(ch, benchIOs, o.Ops, label)
 		send(ch, benchBytes, o.Bytes, label)
-		ch <- histogram(benchLatency, o.Latency[:], o.Nanos, target.LatencyBound, label)
+		ch <- histogram(benchLatency, o, label)
 	}
 }

@@ -42,7 +42,7 @@ func (m *ioMetrics) collect(ch chan<- prometheus.Metric, s *target.IOStats, of .
 		if x.op != "other" {
 			send(ch, m.bytes, x.s.Bytes, labels...)
 		}
-		ch <- histogram(m.latency, x.s.Latency[:], x.s.Nanos, target.LatencyBound, labels...)
+		ch <- histogram(m.latency, x.s, labels...)
 	}
 	for i, name := range errorTypes {
 		if name != "" {

@@ -2,9 +2,10 @@ package metrics
 
 import (
 	"strings"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/nvme-anywhere/nvmeof/nvme/target"
 )
 
 // metric is a metric with its name and labels.
@@ -65,15 +66,15 @@ func (c collector) Collect(ch chan<- prometheus.Metric) { c(ch) }
 
 func seconds(nanos uint64) float64 { return float64(nanos) / 1e9 }
 
-// histogram makes a Prometheus histogram from counts of values below bounds; the last has no bound. (Our buckets count
-// values below their bound, Prometheus' those not above it: with nanoseconds the difference is invisible.)
-func histogram(d *prometheus.Desc, counts []uint64, nanos uint64, bound func(int) time.Duration, labels ...string) prometheus.Metric {
-	last := len(counts) - 1
+// histogram makes a Prometheus histogram of the latencies in o. (Our buckets count values below their bound, Prometheus'
+// those not above it: with nanoseconds the difference is invisible.)
+func histogram(d *prometheus.Desc, o *target.OpStats, labels ...string) prometheus.Metric {
+	const last = target.LatencyBuckets - 1 // has no bound
 	buckets := make(map[float64]uint64, last)
 	var n uint64
-	for i, c := range counts[:last] {
+	for i, c := range o.Latency[:last] {
 		n += c
-		buckets[bound(i).Seconds()] = n
+		buckets[target.LatencyBound(i).Seconds()] = n
 	}
-	return prometheus.MustNewConstHistogram(d, n+counts[last], seconds(nanos), buckets, labels...)
+	return prometheus.MustNewConstHistogram(d, n+o.Latency[last], seconds(o.Nanos), buckets, labels...)
 }

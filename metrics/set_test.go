@@ -258,7 +258,7 @@ func TestHistogram(t *testing.T) {
 	s := &target.OpStats{Nanos: 5e9}
 	s.Latency[0], s.Latency[3], s.Latency[target.LatencyBuckets-1] = 2, 1, 4
 	var m dto.Metric
-	if err := histogram(targetIO.latency, s.Latency[:], s.Nanos, target.LatencyBound, "rdma", "read").Write(&m); err != nil {
+	if err := histogram(targetIO.latency, s, "rdma", "read").Write(&m); err != nil {
 		t.Fatal(err)
 	}
 	h := m.GetHistogram()
