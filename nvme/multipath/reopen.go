@@ -61,11 +61,10 @@ type reopening struct {
 	timer *time.Timer
 	armed bool
 	wait  backoff
-	most  time.Duration
 }
 
 func newReopening(most time.Duration) *reopening {
-	r := &reopening{timer: time.NewTimer(most), wait: newBackoff(most), most: most}
+	r := &reopening{timer: time.NewTimer(most), wait: newBackoff(most)}
 	r.timer.Stop()
 	return r
 }
@@ -75,7 +74,7 @@ func (r *reopening) follow(needed bool) {
 	switch {
 	case !needed:
 		r.timer.Stop()
-		r.armed, r.wait = false, newBackoff(r.most)
+		r.armed, r.wait = false, newBackoff(r.wait.most)
 	case !r.armed:
 		r.armed = true
 		r.timer.Reset(r.wait.pause())

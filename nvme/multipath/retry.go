@@ -187,7 +187,7 @@ func (n *space) later(r *host.Request, d time.Duration) bool {
 	switch {
 	case s.closing || r.Cancelled():
 		s.mu.Unlock()
-		finish(r, n.refusal(r))
+		finish(r, refusal(r))
 		return true
 	case s.impatient || n.hopeless():
 		s.mu.Unlock()

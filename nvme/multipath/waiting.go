@@ -15,7 +15,7 @@ func (s *Subsystem) isClosing() bool {
 }
 
 // refusal returns why r can't wait.
-func (n *space) refusal(r *host.Request) error {
+func refusal(r *host.Request) error {
 	if r.Cancelled() {
 		return errCancelled
 	}
@@ -29,7 +29,7 @@ func (n *space) park(r *host.Request) {
 	var err error
 	switch {
 	case s.closing || r.Cancelled():
-		err = n.refusal(r)
+		err = refusal(r)
 	case len(*n.ways.Load()) > 0: // one has appeared in the meantime
 		s.mu.Unlock()
 		n.send(r)
