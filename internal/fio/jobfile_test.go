@@ -3,6 +3,7 @@ package fio
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"reflect"
 	"runtime"
@@ -10,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"testing/iotest"
 	"time"
 
 	"github.com/nvme-anywhere/nvmeof/internal/fuzzing"
@@ -110,6 +112,9 @@ func TestIdleOptions(t *testing.T) {
 			t.Errorf("%s=%s is accepted, and of other values the error would be that there is no such option", name, only)
 		}
 	}
+	if f, err = Parse("x.fio", strings.NewReader("[a]\nfilename=x\n[b]\nfilename=x\n")); err != nil || f.Idle.Notice() != "without effect here: filename" {
+		t.Errorf("%v, %q where two jobs name the same file", err, f.Idle.Notice())
+	}
 	if f, err = Parse("x.fio", strings.NewReader("[a]\nbs=4k\n")); err != nil || f.Idle.Notice() != "" {
 		t.Errorf("%v, %q where every option has an effect", err, f.Idle.Notice())
 	}
@@ -119,7 +124,7 @@ func TestIdleOptions(t *testing.T) {
 func TestJobFileText(t *testing.T) {
 	t.Setenv("BENCH_TEST_BS", "16k")
 	t.Setenv("BENCH_TEST_NONE", "")
-	f, err := Parse("x.fio", strings.NewReader("  ; first\n[a] ; a job\n\tbs = ${BENCH_TEST_BS},1${BENCH_TEST_NONE}m # both\nname=${BENCH_TEST_BS}-${BENCH_TEST_BS}\ntime_based;yes\nruntime=1#s\n"))
+	f, err := Parse("x.fio", strings.NewReader("  ; first\n[a] ; a job\n\tbs = ${BENCH_TEST_BS},1${BENCH_TEST_NONE}m # both\nname\t= ${BENCH_TEST_BS}-${BENCH_TEST_BS}\ntime_based;yes\nruntime=1#s\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,13 +136,22 @@ func TestJobFileText(t *testing.T) {
 
 // TestKeywords: the keywords that fio replaces by facts about the machine in job files, and calculates with.
 func TestKeywords(t *testing.T) {
-	f, err := Parse("x.fio", strings.NewReader("[a]\nnumjobs=$ncpus\nbs=$pagesize\nsize=$mb_memory\n[b]\nnumjobs=2*$ncpus\niodepth=($ncpus+1)*2\nname=of$ncpus-$else\n"))
+	f, err := Parse("x.fio", strings.NewReader("[a]\nnumjobs=$ncpus\nbs=$pagesize\nsize=$mb_memory\nruntime=$ncpusm\n[b]\nnumjobs=2*$ncpus\niodepth=($ncpus+1)*2\nname=of$ncpus-$else\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	a, b, cpus := f.Jobs[0], f.Jobs[1], runtime.NumCPU()
-	if a.NumJobs != cpus || a.BS[0][0].Bytes != os.Getpagesize() || a.Size < 64 || a.Given()["numjobs"] != strconv.Itoa(cpus) {
-		t.Errorf("a: %d jobs of %d bytes, %d MiB, said as %v", a.NumJobs, a.BS[0][0].Bytes, a.Size, a.Given())
+	if a.NumJobs != cpus || a.BS[0][0].Bytes != os.Getpagesize() || a.Given()["numjobs"] != strconv.Itoa(cpus) ||
+		a.Runtime != time.Duration(cpus)*time.Minute {
+		t.Errorf("a: %d jobs of %d bytes, said as %v", a.NumJobs, a.BS[0][0].Bytes, a.Given())
+	}
+	memory, err := os.ReadFile("/proc/meminfo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var kib int64
+	if _, err := fmt.Sscanf(string(memory), "MemTotal: %d kB", &kib); err != nil || a.Size != kib>>10 {
+		t.Errorf("%v, %d MiB of memory, want %d", err, a.Size, kib>>10)
 	}
 	if b.NumJobs != 2*cpus || b.IODepth != 2*(cpus+1) || b.Name != fmt.Sprintf("of%d-$else", cpus) {
 		t.Errorf("b: %d jobs, depth %d, %q", b.NumJobs, b.IODepth, b.Name)
@@ -180,13 +194,16 @@ func TestParseErrors(t *testing.T) {
 		"":                                      "x.fio:1: no job",
 		"[global]\nrw=read\n":                   "x.fio:2: no job",
 		"[a]\niodepth\n":                        "x.fio:2: iodepth: want a value, as iodepth=32",
-		"[a]\nrw=" + strings.Repeat("r", 1<<17): "longer than",
+		"[a]\nrw=" + strings.Repeat("r", 1<<17): "x.fio:2: the line is longer than 65536 bytes",
 	} {
 		_, err := Parse("x.fio", strings.NewReader(text))
 		var se *SyntaxError
 		if !errors.As(err, &se) || !strings.Contains(err.Error(), says) {
 			t.Errorf("%.40q: %v, want it to say %q", text, err, says)
 		}
+	}
+	if _, err := Parse("x.fio", io.MultiReader(strings.NewReader("[a]\n"), iotest.ErrReader(os.ErrDeadlineExceeded))); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("%v of a file that can't be read", err)
 	}
 	var unknown *UnknownOptionError
 	if _, err := Parse("x.fio", strings.NewReader("[a]\nfoo=1")); !errors.As(err, &unknown) || unknown.Option != "foo" {

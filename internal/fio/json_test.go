@@ -87,6 +87,58 @@ func TestReport(t *testing.T) {
 	}
 }
 
+// TestReportOfJobs: each job reports what its own clones did, in each direction, with the percentiles that it wants.
+func TestReportOfJobs(t *testing.T) {
+	first, res := results(t)
+	second, more := results(t, "latency_percentile=99.5", "percentile_list=50")
+	last := &more.Jobs[1]
+	last.Ops[loadgen.Trim].IOs, last.Ops[loadgen.Trim].Bytes = 500, 500<<12
+	last.Ops[loadgen.Trim].Latency.Record(100)
+	last.Syncs.Latency.Record(20)
+	last.Points = nil
+	for _, ios := range []uint64{400, 300, 200} {
+		half := loadgen.Point{Length: 500 * time.Millisecond, IOs: [3]uint64{ios, 0, ios}, Bytes: [3]uint64{ios << 12, 0, ios << 12}}
+		last.Points = append(last.Points, half)
+	}
+	res.Jobs = append(res.Jobs, more.Jobs...)
+	r := NewReport("nvmeinit 1", time.Unix(0, 0), nil)
+	r.Add(append(first, second...), res, true)
+
+	j := &r.Jobs[3]
+	if j.Trim.TotalIOs != 500 || j.Trim.BWAgg != 100 || r.Jobs[0].Trim.TotalIOs != 0 || r.Jobs[0].Trim.BWAgg != 0 {
+		t.Errorf("trims: %+v; those of another job: %+v", j.Trim, r.Jobs[0].Trim)
+	}
+	if s := j.Read; s.IOPSMin != 400 || s.IOPSMax != 800 || s.IOPSMean != 600 || math.Abs(s.IOPSStdDev-200) > 1e-9 || s.IOPSSamples != 3 ||
+		s.BWMin != 1600 || s.BWMax != 3200 || s.BWMean != 2400 || math.Abs(s.BWDev-800) > 1e-9 || s.BWSamples != 3 {
+		t.Errorf("in the course of it: %+v", s)
+	}
+	if l := j.Sync.Lat; j.Sync.TotalIOs != 1 || !slices.Equal(l.Percentiles, levels{{"50.000000", 20}}) || !slices.Equal(l.Bins, levels{{"20", 1}}) {
+		t.Errorf("flushes: %+v", j.Sync)
+	}
+	if j.Error != 0 || j.LatShare != 99.5 || r.Jobs[0].LatShare != 100 {
+		t.Errorf("error %d, shares of latencies %v and %v", j.Error, j.LatShare, r.Jobs[0].LatShare)
+	}
+	if want := (levels{{"1", 75}, {"2", 0}, {"4", 25}, {"8", 0}, {"16", 0}, {"32", 0}, {">=64", 0}}); !slices.Equal(j.Level, want) {
+		t.Errorf("depths %v, want %v", j.Level, want)
+	}
+}
+
+// TestEmptyReport: a job that did nothing before it was ended, or ended before it was first looked at, has figures of 0,
+// which JSON can say.
+func TestEmptyReport(t *testing.T) {
+	jobs, res := results(t)
+	res.Jobs[0] = loadgen.JobResult{Spec: &jobs[0].Spec}
+	res.Jobs[1].Points, res.Jobs[1].Duration = nil, 10*time.Microsecond
+	r := NewReport("nvmeinit 1", time.Unix(0, 0), nil)
+	r.Add(jobs, res, true)
+	if r.Jobs[1].Read.Runtime != 1 {
+		t.Errorf("a runtime of %d ms, which rates would be divided by", r.Jobs[1].Read.Runtime)
+	}
+	if _, err := json.Marshal(r); err != nil || r.Jobs[0].Submit[1].value != 0 || r.Jobs[0].Complete[1].value != 0 {
+		t.Errorf("%v, submitted %v, completed %v", err, r.Jobs[0].Submit, r.Jobs[0].Complete)
+	}
+}
+
 // TestLatencyShares: a latency counts below the first bound that it doesn't reach, in the unit that makes it less than
 // 1000, as in fio.
 func TestLatencyShares(t *testing.T) {

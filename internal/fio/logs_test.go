@@ -1,9 +1,12 @@
 package fio
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/nvme-anywhere/nvmeof/internal/loadgen"
 )
@@ -42,6 +45,9 @@ func TestLogs(t *testing.T) {
 	if len(want) > 0 {
 		t.Errorf("there are no %v", want)
 	}
+	if err := j.LogsOf(1)[0].Write(full{}, r); !errors.Is(err, unix.ENOSPC) {
+		t.Errorf("%v of a log for which there is no room", err)
+	}
 	if err := j.Set("per_job_logs", "0"); err != nil || j.LogsOf(1)[0].Path != "a_bw.log" {
 		t.Errorf("%v, %+v", err, j.LogsOf(1))
 	}
@@ -49,6 +55,11 @@ func TestLogs(t *testing.T) {
 		t.Error("each operation is kept for logs of intervals")
 	}
 }
+
+// full is a file on a file system without room.
+type full struct{}
+
+func (full) Write([]byte) (int, error) { return 0, unix.ENOSPC }
 
 // TestSingleLogs: without log_avg_msec each line is one operation, as in fio: its bandwidth (KB per second), 1, or
 // its latency, then its bytes and, with log_offset, its offset.

@@ -11,7 +11,8 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/loadgen"
 )
 
-// Every option's example can be set, and changes a job that doesn't have it.
+// Every option's example can be set, and changes a job that doesn't have it, which its default doesn't; a value that
+// means nothing is refused.
 func TestExamples(t *testing.T) {
 	for _, o := range Options() {
 		for _, name := range append([]string{o.Name}, o.Aliases...) {
@@ -22,6 +23,14 @@ func TestExamples(t *testing.T) {
 			}
 			if j.Given()[o.Name] == "" {
 				t.Errorf("%s is not among what was given", name)
+			}
+			if o.Default != "" && o.Name != "latency_percentile" && o.Name != "random_distribution" { // which 0 and "" stand for
+				if d := NewJob("bench"); d.Set(name, o.Default) != nil || !reflect.DeepEqual(d.Spec, NewJob("bench").Spec) {
+					t.Errorf("%s=%s, the default, makes a job %+v", name, o.Default, d.Spec)
+				}
+			}
+			if j.given = nil; value != o.Default && reflect.DeepEqual(j, NewJob("test")) {
+				t.Errorf("%s=%s changes nothing", name, value)
 			}
 			if !o.Flag && !o.Alone {
 				if err := j.Set(name, ""); err == nil || !strings.Contains(err.Error(), name+"="+o.Example) {
@@ -35,6 +44,9 @@ func TestExamples(t *testing.T) {
 			if err := errors.Join(j.Set(o.Name, value), j.Check()); err != nil {
 				t.Errorf("%s=%s, which is a choice: %v", o.Name, value, err)
 			}
+		}
+		if j := NewJob("test"); o.Type != "name" && o.Type != "prefix" && errors.Join(j.Set(o.Name, "nonsense"), j.Check()) == nil {
+			t.Errorf("%s=nonsense is accepted", o.Name)
 		}
 		if o.Usage == "" || strings.HasSuffix(o.Usage, ".") {
 			t.Errorf("%s: %q", o.Name, o.Usage)
@@ -67,6 +79,7 @@ func TestValues(t *testing.T) {
 		{"loops", "3", func(j *Job) bool { return j.Loops == 3 }},
 		{"number_ios", "1k", func(j *Job) bool { return j.NumberIOs == 1024 }},
 		{"randrepeat", "0", func(j *Job) bool { return j.Seed != NewJob("").Seed }},
+		{"randseed", "0x7", func(j *Job) bool { return j.Seed == 7 }},
 		{"randrepeat", "1", func(j *Job) bool { return j.Seed == NewJob("").Seed }},
 		{"bs", "8k", func(j *Job) bool {
 			return j.BS[0][0].Bytes == 8192 && j.BS[1][0].Bytes == 8192 && j.BS[2][0].Bytes == 8192
@@ -85,12 +98,15 @@ func TestValues(t *testing.T) {
 		{"bssplit", "4k/0:8k/100", func(j *Job) bool { return j.BS[0][0].Percent == 0 && j.BS[0][1].Percent == 100 }},
 		{"bsrange", "4k-4k", func(j *Job) bool { return reflect.DeepEqual(j.BS[0], loadgen.Range(4096, 4096)) }},
 		{"bsrange", "4k-64k", func(j *Job) bool { return reflect.DeepEqual(j.BS[1], loadgen.Range(4096, 65536)) }},
+		{"bsrange", "(8k-4k)-64k", func(j *Job) bool { return reflect.DeepEqual(j.BS[0], loadgen.Range(4096, 65536)) }},
 		{"blocksize_range", "4k-8k,(2*4k)-(128k-4k)", func(j *Job) bool {
 			return reflect.DeepEqual(j.BS[0], loadgen.Range(4096, 8192)) && reflect.DeepEqual(j.BS[2], loadgen.Range(8192, 124<<10))
 		}},
 		{"size", "20%", func(j *Job) bool { return j.SizePercent == 20 && j.Size == 0 }},
 		{"offset", "50%", func(j *Job) bool { return j.OffsetPercent == 50 && j.Offset == 0 }},
 		{"offset", "0%", func(j *Job) bool { return j.OffsetPercent == 0 && j.Offset == 0 }},
+		{"offset", "99%", func(j *Job) bool { return j.OffsetPercent == 99 }},
+		{"size", "100%", func(j *Job) bool { return j.SizePercent == 100 }},
 		{"offset", "1m", func(j *Job) bool { return j.Offset == 1<<20 && j.OffsetPercent == 0 }},
 		{"size", "1g", func(j *Job) bool { return j.Size == 1<<30 }},
 		{"runtime", "10", func(j *Job) bool { return j.Runtime == 10*time.Second }},
@@ -135,10 +151,12 @@ func TestValues(t *testing.T) {
 		{"latency_target", "500", func(j *Job) bool { return j.LatencyTarget == 500*time.Microsecond }},
 		{"latency_target", "2ms", func(j *Job) bool { return j.LatencyTarget == 2*time.Millisecond }},
 		{"latency_window", "5000000", func(j *Job) bool { return j.LatencyWindow == 5*time.Second }},
+		{"latency_percentile", "100", func(j *Job) bool { return j.LatencyPercentile == 100 }},
 		{"latency_percentile", "99.9", func(j *Job) bool { return j.LatencyPercentile == 99.9 }},
 		{"write_bw_log", "x", func(j *Job) bool { return j.Logged() == "write_bw_log" && j.LogsOf(2)[0].Path == "x_bw.3.log" }},
 		{"write_lat_log", "", func(j *Job) bool { return j.LogsOf(0)[1].Path == "test_lat.1.log" }},
 		{"log_avg_msec", "1k", func(j *Job) bool { return j.LogEvery == 1024*time.Millisecond }},
+		{"log_avg_msec", "3600000", func(j *Job) bool { return j.LogEvery == time.Hour }},
 		{"log_offset", "", func(j *Job) bool { return j.Logs.offsets }},
 		{"refill_buffers", "", func(j *Job) bool { return j.Refill }},
 		{"refill_buffers", "0", func(j *Job) bool { return !j.Refill }},
@@ -147,6 +165,8 @@ func TestValues(t *testing.T) {
 		{"verify", "crc32c", func(j *Job) bool { return j.Verify }},
 		{"verify", "0", func(j *Job) bool { return !j.Verify }},
 		{"percentile_list", "50:99.9", func(j *Job) bool { return slices.Equal(j.Percentiles, []float64{50, 99.9}) }},
+		{"percentile_list", "100:0", func(j *Job) bool { return slices.Equal(j.Percentiles, []float64{0, 100}) }},
+		{"percentile_list", "1" + strings.Repeat(":1", 19), func(j *Job) bool { return slices.Equal(j.Percentiles, []float64{1}) }},
 		{"percentile_list", "99:50:50:99.9", func(j *Job) bool { return slices.Equal(j.Percentiles, []float64{50, 99, 99.9}) }},
 		{"group_reporting", "", func(j *Job) bool { return j.GroupReporting }},
 		{"time_based", "0", func(j *Job) bool { return !j.TimeBased }},
@@ -170,25 +190,43 @@ func TestBadValues(t *testing.T) {
 		{"bs", "(4k", "not closed"},
 		{"bs", "(4k)x", `"x" is no part of an expression`},
 		{"bs", "(4k)k", `"k" is no part of an expression`},
-		{"bs", "(1-2)", "at least 0"},
+		{"bs", "(1-2)", "(1-2) is -1: want at least 0"},
+		{"bs", "(-x)", "a size"},
+		{"bs", "(x^2)", "a size"},
+		{"bs", "(2^-1)", "too large"},
+		{"bs", "(2^(2^64+1))", "too large"},
 		{"bs", "(2^64)", "too large"},
 		{"bs", "(9^9^9^9)", "too large"},
 		{"size", "(1/0)", "division by zero"},
 		{"size", "(1%0)", "division by zero"},
 		{"size", strings.Repeat("(", 1000) + "1", "too many parentheses"},
 		{"runtime", "(9000000000000s)", "positive"},
+		{"runtime", "(10^16)", "positive"},
 		{"io_size", "101%", "1% to 100%"},
 		{"bssplit", "4k/50:8k/60", "110 percent"},
 		{"bssplit", "4k/50:8k/40", "90 percent"},
+		{"bssplit", "4k/50:8k/49", "99 percent"},
+		{"bssplit", "4k/-10:8k/110", `"-10" is no share`},
+		{"bssplit", "4k/101:8k", `"101" is no share`},
+		{"bssplit", "4kk/50:8k/50", "a size"},
 		{"bssplit", "4k/x", `"x" is no share`},
 		{"bs", "4k-64k", "bsrange takes a range"},
 		{"bsrange", "4k", "two sizes, as 4k-64k"},
 		{"bsrange", "4k-64x", "two sizes, as 4k-64k"},
+		{"bsrange", "4x-64k", "two sizes, as 4k-64k"},
 		{"bsrange", "64k-4k", "the smaller size first"},
 		{"bsrange", "0-4k", "the smaller size first"},
-		{"rwmixwrite", "110", "100 percent"},
+		{"rwmixwrite", "101", "100 percent"},
 		{"iodepth", "many", "a number"},
 		{"size", "120%", "1% to 100%"},
+		{"size", "0%", "1% to 100%"},
+		{"size", "x%", "1% to 100%"},
+		{"offset", "100%", "0% to 99%"},
+		{"offset", "x%", "0% to 99%"},
+		{"latency_percentile", "0", "more than 0 and at most 100"},
+		{"latency_percentile", "101", "more than 0 and at most 100"},
+		{"latency_percentile", "NaN", "more than 0 and at most 100"},
+		{"sync", "2", "0 or 1"},
 		{"runtime", "-1", "positive"},
 		{"runtime", "-1s", "positive"},
 		{"runtime", "NaN", "positive"},
@@ -203,6 +241,7 @@ func TestBadValues(t *testing.T) {
 		{"random_distribution", "normal", "as normal:20"},
 		{"random_distribution", "zoned", "as zoned:60/10:40/90"},
 		{"random_distribution", "zoned:60/10:40/x", `"40/x" is no zone`},
+		{"random_distribution", "zoned:60/-1:40/90", `"60/-1" is no zone`},
 		{"random_distribution", "zoned_abs:60/10:-1/4k", `"-1/4k" is no zone`},
 		{"random_distribution", "zoned_abs:60/1g:40", `"40" is no zone`},
 		{"blockalign", "x", "a size"},
@@ -213,6 +252,7 @@ func TestBadValues(t *testing.T) {
 		{"log_avg_msec", "3600001", "at most an hour"},
 		{"per_job_logs", "some", "1 or 0"},
 		{"verify", "md5", "crc32c"},
+		{"percentile_list", "-1:50", `"-1" is no percentile`},
 		{"percentile_list", "50:101", `"101" is no percentile`},
 		{"percentile_list", strings.Repeat("1:", 20) + "1", "at most 20"},
 		{"time_based", "maybe", "1 or 0"},
@@ -233,6 +273,9 @@ func TestFsyncAndFdatasync(t *testing.T) {
 	}
 	if err := f.Jobs[0].Check(); err == nil || !strings.Contains(err.Error(), "fsync=32, fdatasync=1") {
 		t.Errorf("both: %v", err)
+	}
+	if err := f.Jobs[0].Set("fsync", "0"); err != nil || f.Jobs[0].Check() != nil || Specs(f.Jobs)[0].Fsync != 1 {
+		t.Errorf("fdatasync alone: %v, %v, flush after %d writes", err, f.Jobs[0].Check(), Specs(f.Jobs)[0].Fsync)
 	}
 	if err := f.Jobs[1].Check(); err != nil || Specs(f.Jobs)[1].Fsync != 32 {
 		t.Errorf("fsync alone: %v, flush after %d writes", err, Specs(f.Jobs)[1].Fsync)
@@ -255,6 +298,40 @@ func TestOverride(t *testing.T) {
 	}
 }
 
+// TestTurnedOff: a job after [global] can take back what that requests. fio's JSON lists a flag as it was given.
+func TestTurnedOff(t *testing.T) {
+	f, err := Parse("x.fio", strings.NewReader("[global]\nsync=1\nverify=crc32c\ntime_based=true\nrandom_distribution=zipf:1.2\n"+
+		"[a]\nsync=0\nverify=none\ntime_based=0\nrandom_distribution=random\n[b]\nrandom_distribution=zoned:60/10:40/90\n[c]\nrandom_distribution=zoned_abs:1/1m\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if j := f.Jobs[0]; j.Sync || j.Verify || j.TimeBased || j.Distribution.Kind != "random" || j.Given()["time_based"] != "0" || f.Global["time_based"] != "1" {
+		t.Errorf("a: %+v, of which %v was given after %v", j.Spec, j.Given(), f.Global)
+	}
+	for _, j := range f.Jobs[1:] {
+		if !j.Sync || !j.Verify || !j.TimeBased || j.Distribution != (loadgen.Distribution{Kind: loadgen.Zoned}) {
+			t.Errorf("%s: %+v", j.Name, j.Spec)
+		}
+	}
+}
+
+// TestClone: of what a copy is given nothing shows in another copy.
+func TestClone(t *testing.T) {
+	j := NewJob("test")
+	for _, option := range []string{"iodepth", "numjobs", "loops"} { // more room than settings, so that copies could share it
+		if err := j.Set(option, "2"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	a, b := j.Clone(), j.Clone()
+	if err := errors.Join(a.Set("bs", "8k"), b.Set("rw", "write")); err != nil {
+		t.Fatal(err)
+	}
+	if a.Given()["bs"] != "8k" || a.Given()["rw"] != "" {
+		t.Errorf("one was given %v, the other %v", a.Given(), b.Given())
+	}
+}
+
 // TestApplyRepeated: of an option that a command line has several times, with values for different directions, each
 // applies, with a job file as without one.
 func TestApplyRepeated(t *testing.T) {
@@ -270,7 +347,7 @@ func TestApplyRepeated(t *testing.T) {
 func TestExpressions(t *testing.T) {
 	for text, want := range map[string]int64{
 		strings.Repeat("1+", 200) + "1": 201, "1+2*3": 7, "(1+2)*3": 9, "8/2/2": 2, "7-2-1": 4, "7%4": 3, "7/2": 3, "2^3^2": 512, "2*-3": -6,
-		" ( 1 + 1 ) * 4k ": 8192, "0x10+1": 17,
+		" ( 1 + 1 ) * 4k ": 8192, "0x10+1": 17, "2^0": 1, "1^2000": 1,
 	} {
 		if n, err := evaluate(text, parseNumber); err != nil || n != want {
 			t.Errorf("%s is %d, %v, want %d", text, n, err, want)
