@@ -150,7 +150,7 @@ func (e *expression) operand() (*big.Int, error) {
 // unsigned returns the value of an expression that must not be negative.
 func unsigned(text string, literal func(string) (int64, error)) (int64, error) {
 	n, err := evaluate(text, literal)
-	if err == nil && n < 0 {
+	if n < 0 { // 0 with an error
 		err = fmt.Errorf("%s is %d: want at least 0", text, n)
 	}
 	return n, err

@@ -29,7 +29,7 @@ func (j *Job) setSizes(op loadgen.Op, by sizing, sizes loadgen.Split) {
 func setBlockSize(j *Job, v string) error {
 	return each(v, func(op loadgen.Op, v string) error {
 		n, err := parseSize(v)
-		if _, _, isRange := cutRange(v); err != nil && isRange {
+		if _, _, isRange := cutRange(v); isRange {
 			return errors.New("want a size; bsrange takes a range, as 4k-64k")
 		}
 		j.setSizes(op, bySize, loadgen.Fixed(int(n)))

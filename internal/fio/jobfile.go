@@ -32,7 +32,7 @@ type File struct {
 const globalSection = "global"
 
 // maxLine is the longest line of a job file, in bytes.
-const maxLine = 1 << 16
+const maxLine = bufio.MaxScanTokenSize
 
 // Parse reads a job file: sections in brackets, each a job, of lines "option=value" or "option"; the options of a
 // section [global] apply to all jobs after it. Text after a # or ; is a comment, ${NAME} is an environment
@@ -44,7 +44,6 @@ func Parse(name string, r io.Reader) (*File, error) {
 	var job *Job // of the current section
 	var unknown strangers
 	lines := bufio.NewScanner(r)
-	lines.Buffer(nil, maxLine)
 	n := 0
 	for lines.Scan() {
 		n++

@@ -174,7 +174,7 @@ func aggregate(jobs []JobReport, side func(*JobReport) *Side) {
 		all += float64(side(&jobs[i]).BWBytes) / 1024
 	}
 	for i := range jobs {
-		if s := side(&jobs[i]); s.BWSamples > 0 && all > 0 {
+		if s := side(&jobs[i]); all > 0 {
 			s.BWAgg = min(100*s.BWMean/all, 100)
 		}
 	}

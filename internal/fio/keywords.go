@@ -38,7 +38,7 @@ func replaceKeywords(value string) string {
 	for _, k := range keywords {
 		text = strings.ReplaceAll(text, k.name, strconv.FormatInt(k.value(), 10))
 	}
-	if text == value || !strings.ContainsAny(text, "+-*/") || expressed(text) {
+	if !strings.ContainsAny(text, "+-*/") || expressed(text) {
 		return text
 	}
 	if n, err := evaluate(text, parseNumber); err == nil {
