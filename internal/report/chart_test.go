@@ -1,9 +1,17 @@
 package report
 
 import (
+	"errors"
+	"fmt"
 	"html"
+	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nvme-anywhere/nvmeof/internal/loadgen"
 )
 
 // TestDrawn: a chart has its lines, marks, ranges and ticks where their values are, and what the page shows at the
@@ -38,3 +46,97 @@ func TestDrawn(t *testing.T) {
 		t.Errorf("%d marks, want those of one line", n)
 	}
 }
+
+// drawnLines says what the lines of charts are: their colours, and their points with the ranges around them.
+func drawnLines(charts ...*chart) (all []string) {
+	for _, c := range charts {
+		for _, l := range c.lines {
+			text := fmt.Sprintf("%s, %s: %d", c.Title, l.name, l.colour)
+			if l.dashed {
+				text += " dashed"
+			}
+			for _, p := range l.points {
+				text += fmt.Sprintf(" %g:%g", p.x, p.y)
+				if p.high > p.low {
+					text += fmt.Sprintf("(%g-%g)", p.low, p.high)
+				}
+			}
+			all = append(all, text)
+		}
+	}
+	return all
+}
+
+// TestPlots: each plot has the figures of each path. Over depth, rates and medians have the range of the repeats; over
+// time, an interval in which nothing ended has no latency.
+func TestPlots(t *testing.T) {
+	w := knownWork()
+	w.Tails = []Tail{{{0, 1000}, {50, 2000}, {99, 9000}}, {{0, 3000}, {90, 5000}}}
+	for path := range w.Paths {
+		var c Course
+		for i, ios := range []uint64{100, 0, 300} {
+			s := loadgen.Sample{At: time.Duration(i+2) * time.Second, Length: time.Second}
+			s.IOs[loadgen.Write] = ios
+			if ios > 0 {
+				s.P50, s.P99 = int64(path+1)*1000, int64(path+1)*5000
+			}
+			c = append(c, s)
+		}
+		w.Course[path] = c
+	}
+	charts := append(w.overDepth(), append(w.courses(), w.tails())...)
+	want := []string{
+		"IOPS over depth, rdma: 0 1:100 16:2500(2000-3000)", "IOPS over depth, tcp: 1 1:100 16:1000",
+		"Latency over depth, rdma p50: 0 1:18000 16:9000", "Latency over depth, rdma p99: 0 dashed 1:60000 16:30000",
+		"Latency over depth, tcp p50: 1 1:18000 16:18000(9000-18000)", "Latency over depth, tcp p99: 1 dashed 1:60000 16:60000",
+		"IOPS over time, rdma: 0 0.5:100 1.5:0 2.5:300", "IOPS over time, tcp: 1 0.5:100 1.5:0 2.5:300",
+		"Latency over time, rdma p50: 0 0.5:1000 2.5:1000", "Latency over time, rdma p99: 0 dashed 0.5:5000 2.5:5000",
+		"Latency over time, tcp p50: 1 0.5:2000 2.5:2000", "Latency over time, tcp p99: 1 dashed 0.5:10000 2.5:10000",
+		"Latency percentiles at depth 16, rdma: 0 0:1000 50:2000 99:9000", "Latency percentiles at depth 16, tcp: 1 0:3000 90:5000",
+	}
+	if got := drawnLines(charts...); !slices.Equal(got, want) {
+		t.Errorf("the lines are\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	// What the axes reach to, with the ranges.
+	for i, c := range []struct {
+		x    float64
+		low  string
+		high string
+	}{{16, "0", "3k"}, {16, "5 µs", "100 µs"}, {2.5, "0", "300"}, {2.5, "500 ns", "20 µs"}, {99, "500 ns", "10 µs"}} {
+		ticks := charts[i].y.ticks
+		if low, high := ticks[0].label, ticks[len(ticks)-1].label; charts[i].x.at(c.x) != 1 || low != c.low || high != c.high {
+			t.Errorf("%s: %v is at %v, from %s to %s, want 1, %s, %s", charts[i].Title, c.x, charts[i].x.at(c.x), low, high, c.low, c.high)
+		}
+	}
+	if note := charts[0].Note; !strings.Contains(note, "the range of all repeats") {
+		t.Errorf("the note about ranges is %q", note)
+	}
+	if got := charts[0].y.text(2500); got != "2,500" {
+		t.Errorf("the pointer shows a rate as %s", got)
+	}
+	w.Depths = w.Depths[1:]
+	if w.Main = 0; len(w.overDepth()) != 0 {
+		t.Error("there is a plot over one depth")
+	}
+	one := knownWork()
+	for i := range one.Depths {
+		for path := range one.Paths {
+			one.Depths[i].Runs[path] = one.Depths[i].Runs[path][:1]
+		}
+	}
+	if note := one.overDepth()[0].Note; note != "" {
+		t.Errorf("one repeat has the note %q", note)
+	}
+}
+
+// TestWriteFails: a page that can't be written is an error.
+func TestWriteFails(t *testing.T) {
+	if err := samplePage(knownWork()).Write(full{}); !errors.Is(err, unix.ENOSPC) {
+		t.Errorf("%v of a page for which there is no room", err)
+	}
+}
+
+// full is a file on a file system without room.
+type full struct{}
+
+func (full) Write([]byte) (int, error) { return 0, unix.ENOSPC }

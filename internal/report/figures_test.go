@@ -144,6 +144,7 @@ func TestFiguresOf(t *testing.T) {
 		g.Ops[loadgen.Read].Latency.Record(int64(i+1) * 1000)
 		g.Ops[loadgen.Write].Latency.Record(int64(i+1001) * 1000)
 	}
+	g.Ops[loadgen.Write].Latency.Record(5_000_000) // which no percentile is about
 	g.Ops[loadgen.Read].IOs, g.Ops[loadgen.Read].Bytes = 1000, 1000*4096
 	g.Ops[loadgen.Write].IOs, g.Ops[loadgen.Write].Bytes = 1000, 1000*8192
 	f := FiguresOf(&g)
