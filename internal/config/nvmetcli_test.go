@@ -13,6 +13,7 @@ import (
 	"unicode"
 
 	"github.com/nvme-anywhere/nvmeof/internal/fuzzing"
+	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
 func TestFromNVMeTCLI(t *testing.T) {
@@ -198,6 +199,48 @@ func TestFromNVMeTCLISecrets(t *testing.T) {
 	}
 }
 
+// TestFromNVMeTCLIManySecrets: a host needs no secret of controllers, and what several hosts use is named once.
+func TestFromNVMeTCLIManySecrets(t *testing.T) {
+	const secret = `"dhchap_hash": "hmac(sha512)", "dhchap_dhgroup": "ffdhe4096", "dhchap_key": "DHHC-1:00:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh+KfiaR:"`
+	im, err := FromNVMeTCLI("f", []byte(`{
+  "hosts": [{"nqn": "nqn.2026-11.org.example:a", `+secret+`}, {"nqn": "nqn.2026-11.org.example:b", `+secret+`}],
+  "subsystems": [{"nqn": "nqn.2026-11.org.example:s", "attr": {"allow_any_host": "1"}}]
+}`), "secrets")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(im.Secrets) != 2 || im.Secrets[0].Controller != nil {
+		t.Errorf("%d hosts with secrets", len(im.Secrets))
+	}
+	if a := im.Config.Authentication; !slices.Equal(a.Hashes, []nvme.AuthHash{nvme.AuthSHA512}) || !slices.Equal(a.DHGroups, []nvme.DHGroup{nvme.DHFFDHE4096}) {
+		t.Errorf("they may use %v and %v", a.Hashes, a.DHGroups)
+	}
+}
+
+// TestFromNVMeTCLINotes: what has no counterpart here is left out and said.
+func TestFromNVMeTCLINotes(t *testing.T) {
+	im, err := FromNVMeTCLI("f", []byte(`{
+  "ports": [{"addr": {"traddr": "192.0.2.1", "trsvcid": "4420", "trtype": "tcp"}, "subsystems": ["nqn.2026-11.org.example:s"],
+    "ana_groups": [{"ana": {"state": "odd"}, "grpid": 2}]}],
+  "subsystems": [{"nqn": "nqn.2026-11.org.example:s", "attr": {"allow_any_host": "1", "cntlid_min": "1", "cntlid_max": "100"},
+    "namespaces": [{"device": {"path": "/dev/sdb", "nguid": "ef90"}, "enable": 1, "nsid": 1}]}]
+}`), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{
+		"subsystem nqn.2026-11.org.example:s: the range of controller IDs is left out",
+		`subsystem nqn.2026-11.org.example:s: the NGUID of namespace 1 is left out: "ef90": want 32 hexadecimal digits, not all 0`,
+		`port tcp://192.0.2.1:4420: ANA group 2: state "odd": want optimized, non-optimized, inaccessible, persistent-loss or change: it is optimized here`,
+	}
+	if !slices.Equal(im.Notes, want) {
+		t.Errorf("the notes are\n%s, want\n%s", strings.Join(im.Notes, "\n"), strings.Join(want, "\n"))
+	}
+	if n := im.Config.Subsystems[0].Namespaces[0]; n.NGUID != nil || len(im.Config.ANA) != 0 {
+		t.Errorf("it became %+v, with states %v", n, im.Config.ANA)
+	}
+}
+
 func TestFromNVMeTCLIMistakes(t *testing.T) {
 	for _, x := range []struct{ text, want string }{
 		{"", "f:1: "},
@@ -206,6 +249,7 @@ func TestFromNVMeTCLIMistakes(t *testing.T) {
 		{"[]", "f:1: want object, not array"},
 		{"{\n\"subsystems\": {}}", "f:2: subsystems: want array, not object"},
 		{"{\n\"subsystems\": [{\"nqn\": 5}]}", "f:2: subsystems.nqn: want string, not number"},
+		{`{"ports": [{"ana_groups": [{"grpid": "x"}]}], "subsystems": [{"nqn": "nqn.2026-11.org.example:s", "attr": {"allow_any_host": "1"}}]}`, `f: "x": want a number`},
 		{`{"subsystems": [{"nqn": "nqn.2026-11.org.example:s"}]}`, "f: subsystems: none allows a host"},
 		{`{"subsystems": [{"nqn": "example", "attr": {"allow_any_host": "1"}}]}`, "f: subsystems[0].nqn: "},
 		{`{"hosts": [{"nqn": "nqn.2026-11.org.example:h", "dhchap_key": "DHHC-1:09:x"}], "subsystems": [{"nqn": "nqn.2026-11.org.example:s"}]}`, "f: host nqn.2026-11.org.example:h: not a DH-HMAC-CHAP secret"},

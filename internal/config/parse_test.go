@@ -1,6 +1,7 @@
 package config
 
 import (
+	"bytes"
 	"encoding"
 	"errors"
 	"fmt"
@@ -265,6 +266,7 @@ var wrongSubsystems = []mistake{
 	{good + "control: d\npcap: d\n", "f:6: pcap d: the control socket has it too"},
 	{good + "  create: {directory: d, capacity: 1GiB}\nstate: d\n", "f:5: subsystems[0].create.directory d: the state directory has it too"},
 	{good + "  - volume: d\npcap: d\n", "f:5: subsystems[0].namespaces[1].volume d: the capture has it too"},
+	{good + "  - {volume: d, read_only: true}\n  - volume: ./d\n", "f:6: subsystems[0].namespaces[2].volume ./d: another namespace of " + nqn + " has it too"},
 	{good + "  - volume: d\n  - {volume: 'delay:1ms:file:./d', read_only: true}\n",
 		"f:6: subsystems[0].namespaces[2].volume delay:1ms:file:./d: another namespace of " + nqn + " has it too"},
 	{good + "  - volume: pmem:d\n- nqn: " + nqn + "2\n  namespaces:\n  - volume: pmem:d,mode=inplace\n",
@@ -374,6 +376,16 @@ func TestLoadErrors(t *testing.T) {
 	}
 	if _, err := Load(big); !errors.Is(err, ErrInvalid) {
 		t.Error(err)
+	}
+	full := filepath.Join(t.TempDir(), "full") // as large as a file may be
+	for text, valid := range map[string]bool{good: true, "none: 1\n": false} {
+		if err := os.WriteFile(full, append([]byte(text+"#"), bytes.Repeat([]byte{'x'}, maxFile-len(text)-1)...), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		c, err := Load(full)
+		if fe := (*FieldError)(nil); (err == nil) != valid || (c != nil) != valid || !valid && (!errors.As(err, &fe) || fe.File != full) {
+			t.Errorf("%q: %+v, %v", text, c, err)
+		}
 	}
 }
 

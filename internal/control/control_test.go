@@ -243,6 +243,9 @@ func TestHTTP(t *testing.T) {
 			t.Errorf("%d: Allow is %q", x.code, allow)
 		}
 	}
+	if got := strings.Join(f.drained, " "); got != "1s 0s resume" {
+		t.Errorf("the target was asked for %s, want nothing of what was refused", got)
+	}
 	if f.cfg.Subsystems[0].NQN != "nqn.2026-11.org.example:b" {
 		t.Errorf("it is %+v", f.cfg)
 	}
@@ -256,6 +259,11 @@ func TestHTTP(t *testing.T) {
 		if err := json.Unmarshal(ask("DELETE", path, "").Body.Bytes(), &f); err != nil || f.Error != want {
 			t.Errorf("%v: the error is %q, want %q", err, f.Error, want)
 		}
+	}
+	f.cfg.Pcap = "caf\xe9" // as a flag may say
+	var why failure
+	if w := ask("GET", "/v1/config", ""); w.Code != http.StatusConflict || json.Unmarshal(w.Body.Bytes(), &why) != nil || !strings.Contains(why.Error, "UTF-8") {
+		t.Errorf("a configuration that YAML can't hold: %d %s", w.Code, w.Body)
 	}
 }
 
@@ -379,6 +387,38 @@ func TestTargetEnds(t *testing.T) {
 		t.Errorf("given up: %v", err)
 	}
 	over.Wait()
+}
+
+// busyTarget drains without end.
+type busyTarget struct {
+	*fakeTarget
+	draining, over chan struct{}
+}
+
+func (b *busyTarget) Drain(context.Context, *time.Duration) error {
+	close(b.draining)
+	<-b.over
+	return nil
+}
+
+// TestCloseWhileBusy: a request that takes long doesn't keep a server from closing, and its client is told.
+func TestCloseWhileBusy(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "socket")
+	b := &busyTarget{newFake(t), make(chan struct{}), make(chan struct{})}
+	defer close(b.over)
+	s, err := Serve(path, b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer := make(chan error)
+	go func() { answer <- NewClient(path).Drain(t.Context(), nil) }()
+	<-b.draining
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := <-answer; err == nil || !strings.Contains(err.Error(), "ended before it answered") {
+		t.Errorf("the client is told %v", err)
+	}
 }
 
 // A change that can't be made is reported, and nothing is applied.
