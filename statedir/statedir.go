@@ -111,7 +111,7 @@ func (d *Dir) file(name string) (string, error) {
 	if _, err := d.dir.Stat(); err != nil {
 		return "", fmt.Errorf("state directory: %w", err)
 	}
-	if name == "" || name != filepath.Base(name) || strings.HasPrefix(name, ".") {
+	if name != filepath.Base(name) || strings.HasPrefix(name, ".") {
 		return "", fmt.Errorf("state directory %s: %q can't be the name of a file", d.path, name)
 	}
 	return filepath.Join(d.path, name+suffix), nil

@@ -49,6 +49,13 @@ func TestSave(t *testing.T) {
 	if _, err := Open(path); !errors.Is(err, ErrInUse) {
 		t.Errorf("opened twice: %v", err)
 	}
+	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o700 {
+		t.Errorf("%v, the directory has mode %v", err, info.Mode())
+	}
+	files, err := os.ReadDir(path)
+	if err != nil || len(files) != 2 || files[0].Name() != "a.state" || files[1].Name() != "b.state" {
+		t.Errorf("%v, there are %v, want a file for each name and nothing else", err, files)
+	}
 	if err := d.Close(); err != nil {
 		t.Error(err)
 	}
@@ -289,6 +296,12 @@ func TestSaveFails(t *testing.T) {
 	if _, err := d.Load("b"); err == nil {
 		t.Error("a directory was read")
 	}
+	if err := os.Symlink("loop.state", filepath.Join(path, "loop.state")); err != nil {
+		t.Fatal(err)
+	}
+	if b, err := d.Load("loop"); !errors.Is(err, unix.ELOOP) {
+		t.Errorf("%q, %v of what can't be read, as if nothing were saved", b, err)
+	}
 }
 
 // TestNameLost: Save and Delete return an error if names can't be made durable.
@@ -396,6 +409,25 @@ func TestOneName(t *testing.T) {
 		t.Errorf("%v, want %v", err, unix.EIO)
 	}
 	is(t, filepath.Join(path, "a.state"), "older", 0o600)
+}
+
+// TestNoCopy: if the copy that a Save would be undone with can't be made there, nothing is saved.
+func TestNoCopy(t *testing.T) {
+	if !sandbox.Inside(t) {
+		return
+	}
+	path := t.TempDir()
+	d := open(t, path)
+	defer d.Close()
+	if err := d.Save("a", []byte("old")); err != nil {
+		t.Fatal(err)
+	}
+	sandbox.Refuse(t, unix.SYS_LINKAT, unix.EPERM)
+	failed := sandbox.FailOnce(t, unix.SYS_FSYNC, unix.EIO)
+	if err := d.Save("a", []byte("new")); !errors.Is(err, unix.EIO) || !failed() {
+		t.Errorf("%v, want %v", err, unix.EIO)
+	}
+	is(t, filepath.Join(path, "a.state"), "old", 0o600)
 }
 
 // TestOpenFails: Open fails if the directory can't be created or read, or what a crash left can't be removed.
