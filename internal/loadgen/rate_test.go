@@ -9,6 +9,8 @@ import (
 	"time"
 )
 
+// TestSchedule: operations come at the rate of their direction, at even intervals or, if poisson, at random ones, whose
+// mean square is twice the square of their mean.
 func TestSchedule(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -28,9 +30,17 @@ func TestSchedule(t *testing.T) {
 			s := spec("randrw")
 			c.change(&s)
 			a, b := newSchedule(&s, 0), newSchedule(&s, 0)
-			var n [ops]float64
+			var n, squares [ops]float64
+			var before [ops]int64
 			last := int64(0)
 			const seconds = 20
+			all := 0.0
+			for _, ios := range c.ios {
+				all += seconds * ios
+			}
+			if got := float64(a.expected(seconds * int64(time.Second))); math.Abs(got-all) > all/50 {
+				t.Errorf("%v are expected in %d s, want %v", got, seconds, all)
+			}
 			for {
 				at := a.peek()
 				x, y := a.next(), b.next()
@@ -43,12 +53,17 @@ func TestSchedule(t *testing.T) {
 				if x.due > seconds*int64(time.Second) {
 					break
 				}
-				last = x.due
+				interval := float64(x.due-before[x.op]) / float64(time.Second)
+				squares[x.op] += interval * interval
+				last, before[x.op] = x.due, x.due
 				n[x.op]++
 			}
 			for op, want := range c.ios {
 				if got := n[op] / seconds; math.Abs(got-want) > want/20 {
 					t.Errorf("%v: %v a second, want %v", Op(op), got, want)
+				}
+				if got := squares[op] * want / seconds; (s.Poisson && want > 0 && math.Abs(got-2) > 0.2) || (!s.Poisson && got > 1.3) {
+					t.Errorf("%v: the mean square of intervals is %v of their mean's square", Op(op), got)
 				}
 			}
 		})
