@@ -15,7 +15,7 @@ import (
 )
 
 // TestPageCommandsUnderWay: a controller's commands in flight are those that were sent and not answered. One that is
-// cancelled while it waits for its turn never was one of them.
+// cancelled while it waits for its turn never was one of them. The target's page shows those that it has.
 func TestPageCommandsUnderWay(t *testing.T) {
 	p := &pair{t: t, set: New()}
 	v, err := blockdev.NewMemory(blockdev.Options{Size: 1 << 20})
@@ -40,6 +40,8 @@ func TestPageCommandsUnderWay(t *testing.T) {
 	ns, err := c.Namespace(t.Context(), 1)
 	p.must(err)
 
+	served := New()
+	served.AddTarget(tgt)
 	inFlight := func() int { return p.set.status().IO.InFlight }
 	var reads sync.WaitGroup
 	frozen.Freeze()
@@ -50,6 +52,9 @@ func TestPageCommandsUnderWay(t *testing.T) {
 	})
 	if !soon.Until(func() bool { return inFlight() == 1 }) {
 		t.Fatalf("%d commands are in flight, want 1", inFlight())
+	}
+	if !soon.Until(func() bool { return served.status().IO.InFlight == 1 }) {
+		t.Errorf("the target's page shows %d commands in flight, want 1", served.status().IO.InFlight)
 	}
 	waiting, cancel := context.WithCancel(t.Context())
 	reads.Go(func() {
@@ -109,6 +114,34 @@ func TestTargetPage(t *testing.T) {
 	}
 	if slower != st.IO.Read.Ops {
 		t.Errorf("of %d reads %d are in its picture of latencies", st.IO.Read.Ops, slower)
+	}
+}
+
+// TestHostPage: the status page of a host shows what it has moved, in all and by each controller.
+func TestHostPage(t *testing.T) {
+	p := newPair(t)
+	set := New()
+	for _, c := range []*host.Controller{p.connectRDMA(), p.connectTCP()} {
+		set.AddController(c)
+		ns, err := c.Namespace(t.Context(), 1)
+		p.must(err)
+		before := set.status()
+		_, err = ns.ReadAt(t.Context(), make([]byte, 64<<10), 0)
+		p.must(err)
+		_, err = ns.WriteAt(t.Context(), make([]byte, 16<<10), 0)
+		p.must(err)
+		st := set.status()
+		if r, w := st.IO.Read.Bytes-before.IO.Read.Bytes, st.IO.Write.Bytes-before.IO.Write.Bytes; !st.Host || r != 64<<10 || w != 16<<10 {
+			t.Errorf("the page shows %d bytes read and %d written, want 64 and 16 KiB", r, w)
+		}
+	}
+	st := set.status()
+	if len(st.Peers) != 2 {
+		t.Fatalf("the page shows %+v", st)
+	}
+	if a, b := &st.Peers[0].IO, &st.Peers[1].IO; a.Read.Bytes+b.Read.Bytes != st.IO.Read.Bytes || a.Write.Bytes+b.Write.Bytes != st.IO.Write.Bytes ||
+		min(a.Read.Bytes, b.Read.Bytes) < 64<<10 || min(a.Write.Bytes, b.Write.Bytes) < 16<<10 {
+		t.Errorf("the page shows %+v and %+v, and in all %+v", *a, *b, st.IO)
 	}
 }
 
