@@ -32,6 +32,9 @@ func OpenLocked(path string, o *Options) (f *os.File, size int64, undo func(), e
 	undo = func() {}
 	if created {
 		undo = func() { os.Remove(path) }
+		if o.Created != nil {
+			*o.Created = true
+		}
 	}
 	fail := func(err error) (*os.File, int64, func(), error) {
 		undo()

@@ -21,6 +21,9 @@ type Options struct {
 	Preallocate bool
 	// IO chooses how a file is accessed.
 	IO IOMode
+	// Created, if it isn't nil, becomes true if the file was created. Who then has no use for the volume can remove the
+	// file before closing it, while its lock keeps others away.
+	Created *bool
 }
 
 // IOMode is how a file is accessed.

@@ -224,7 +224,7 @@ func (s *server) drop(st *staged) error {
 	}
 	s.finish(st)
 	for _, e := range st.exports {
-		errs = append(errs, e.close())
+		errs = append(errs, e.abandon())
 	}
 	for _, d := range st.pools {
 		errs = append(errs, d.Close())

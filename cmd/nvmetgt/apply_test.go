@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -368,6 +370,49 @@ func TestFailedChange(t *testing.T) {
 		if got := offered(e); len(got) != 2*len(next.Listen) { // each at each endpoint
 			t.Errorf("%q are offered at %s", got, e)
 		}
+	}
+}
+
+// TestRefusedChangeCreatesNothing: files that a change created are removed if it is refused, and those that were there
+// stay, with what is in them. Otherwise the change, corrected, would be refused because a file has another size.
+func TestRefusedChangeCreatesNothing(t *testing.T) {
+	dir := t.TempDir()
+	cfg := func(size cli.Size, at ...cli.Endpoint) *config.Config {
+		sub := config.Subsystem{NQN: "nqn.2026-11.org.example:a"}
+		for i, spec := range []string{"new", "check:%s/wrapped", "pmem:%s/pmem", "pmem:%s/inplace,mode=inplace"} {
+			if i == 0 {
+				spec = "%s/" + spec
+			}
+			sub.Namespaces = append(sub.Namespaces, config.Namespace{NSID: uint32(2 + i), Volume: fmt.Sprintf(spec, dir), Size: size})
+		}
+		return &config.Config{Listen: at, Subsystems: []config.Subsystem{sub}}
+	}
+	at := freeEndpoint(t)
+	s := started(t, &config.Config{Subsystems: []config.Subsystem{{NQN: "nqn.2026-11.org.example:a"}}}, at)
+	defer s.close()
+	old := filepath.Join(dir, "old")
+	if err := os.WriteFile(old, bytes.Repeat([]byte{7}, 1<<20), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	taken, err := net.Listen("tcp", freeEndpoint(t).Addr.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	busy := cli.Endpoint{Transport: nvme.TransportTCP, Addr: netip.MustParseAddrPort(taken.Addr().String())}
+	first := cfg(1<<20, at, busy)
+	first.Subsystems[0].Namespaces = append(first.Subsystems[0].Namespaces, config.Namespace{NSID: 1, Volume: old})
+	if err := s.Apply(first, ""); !errors.Is(err, unix.EADDRINUSE) {
+		t.Fatalf("the change: %v", err)
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) != 1 {
+		t.Errorf("left are %v, %v", left, err)
+	}
+	if b, err := os.ReadFile(old); err != nil || len(b) != 1<<20 || b[0] != 7 {
+		t.Errorf("the file that was there has %d bytes, %v", len(b), err)
+	}
+	if err := s.Apply(cfg(2<<20, at), ""); err != nil {
+		t.Errorf("with another size: %v", err)
 	}
 }
 

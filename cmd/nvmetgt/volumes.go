@@ -27,9 +27,10 @@ type exportKey struct {
 
 // export is an exported volume.
 type export struct {
-	volume blockdev.Volume
-	opened int64  // its size when it was opened
-	remove func() // removes its figures
+	volume  blockdev.Volume
+	opened  int64  // its size when it was opened
+	created bool   // its file was, then
+	remove  func() // removes its figures
 }
 
 func (e *export) close() error {
@@ -37,9 +38,21 @@ func (e *export) close() error {
 	return e.volume.Close()
 }
 
+// abandon closes a volume that no host has seen. A file that was created for it is removed: if it stayed, the next
+// attempt could not create it with another size.
+func (e *export) abandon() error {
+	var err error
+	if e.created {
+		err = os.Remove(e.volume.Info().Path)
+	}
+	return errors.Join(err, e.close())
+}
+
 // openExport opens the volume of a namespace.
 func (s *server) openExport(key exportKey, n *config.Namespace) (*export, error) {
+	e := &export{}
 	o := n.Options()
+	o.Created = &e.created
 	v, err := blockdev.Open(n.Volume, o, config.VolumeKinds()...)
 	if err != nil {
 		return nil, s.volumeError(n.Volume, &o, err)
@@ -63,7 +76,8 @@ func (s *server) openExport(key exportKey, n *config.Namespace) (*export, error)
 			"subsystem", key.nqn, "nsid", key.nsid, "volume", i.Name(),
 			"remedy", remedy)
 	}
-	return &export{v, i.Size, s.figures.AddVolume(key.volumeName(), v)}, nil
+	e.volume, e.opened, e.remove = v, i.Size, s.figures.AddVolume(key.volumeName(), v)
+	return e, nil
 }
 
 // grown reports whether a size is between that with which the volume was opened and its current one.
