@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"fmt"
 	"strconv"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -14,7 +15,7 @@ var (
 	targetQueues   = gauge("target_queues", "Queues connected now.", "transport")
 	targetInFlight = gauge("target_commands_in_flight", "Commands under way now.", "transport")
 	targetANA      = gauge("target_ana_state",
-		"State of an ANA group at a port: 1 optimized, 2 non-optimized, 3 inaccessible, 4 persistent loss, 15 change.", "port", "group")
+		"State of an ANA group at an endpoint: 1 optimized, 2 non-optimized, 3 inaccessible, 4 persistent loss, 15 change.", "listen", "group")
 	targetControllers = gauge("target_controllers", "Controllers now.")
 	targetDraining    = gauge("target_draining", "1 while hosts are let go, and refused.")
 	targetRows        = []row[*target.TransportStats]{
@@ -60,7 +61,8 @@ func collectTarget(ch chan<- prometheus.Metric, s *target.Snapshot) {
 	send(ch, targetControllers, s.Controllers)
 	send(ch, targetDraining, flag(s.Draining))
 	for _, a := range s.ANA {
-		send(ch, targetANA, int(a.State), strconv.FormatUint(uint64(a.Port), 10), strconv.FormatUint(uint64(a.Group), 10))
+		// PORTID would not do: it depends on the order in which the ports were added.
+		send(ch, targetANA, int(a.State), fmt.Sprintf("%s://%s", a.Transport, a.Addr), strconv.FormatUint(uint64(a.Group), 10))
 	}
 	for i := range s.Transports {
 		x := &s.Transports[i]
