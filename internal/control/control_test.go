@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -312,6 +313,50 @@ func TestServeLeftBehind(t *testing.T) {
 	}
 	if err := s.Close(); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestServeAtOnce: of programs that find a socket left behind at the same time one serves it, and the others learn that.
+// Nothing else is left.
+func TestServeAtOnce(t *testing.T) {
+	for range 20 {
+		path := filepath.Join(t.TempDir(), "socket")
+		l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path})
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.SetUnlinkOnClose(false)
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+		const n = 8
+		var all [n]*Server
+		var wg sync.WaitGroup
+		for i := range n {
+			wg.Go(func() {
+				s, err := Serve(path, newFake(t))
+				if err != nil && !strings.Contains(err.Error(), "another program serves it") {
+					t.Errorf("%v", err)
+				}
+				all[i] = s
+			})
+		}
+		wg.Wait()
+		serving := slices.DeleteFunc(all[:], func(s *Server) bool { return s == nil })
+		if len(serving) != 1 {
+			t.Errorf("%d programs serve the socket", len(serving))
+		}
+		if _, err := NewClient(path).Status(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if files, err := os.ReadDir(filepath.Dir(path)); err != nil || len(files) != 1 {
+			t.Errorf("there are %v, %v", files, err)
+		}
+		for _, s := range serving {
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
+		}
 	}
 }
 

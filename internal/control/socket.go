@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"path/filepath"
 	"syscall"
 	"time"
 
@@ -41,6 +42,11 @@ func Serve(path string, t Target) (*Server, error) {
 }
 
 func listen(path string) (net.Listener, error) {
+	turn, err := takeTurn(path)
+	if err != nil {
+		return nil, err
+	}
+	defer turn()
 	dialer := net.Dialer{Timeout: time.Second}
 	if c, err := dialer.DialContext(context.Background(), "unix", path); err == nil {
 		_ = c.Close() // listening there fails, too
@@ -55,6 +61,39 @@ func listen(path string) (net.Listener, error) {
 		return nil, listenFailed(path, err)
 	}
 	return l, nil
+}
+
+// turnPatience is how long other programs that start may take for their turns.
+const turnPatience = 5 * time.Second
+
+// takeTurn keeps others from creating the socket until end is called. Otherwise two programs that find a socket left
+// behind would both remove it, the second one that of the first, and a socket that has its name but doesn't listen yet
+// would look left behind as well. Where no lock can be had, neither can a socket, or there is nobody else.
+func takeTurn(path string) (end func(), err error) {
+	name := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".lock")
+	again := time.NewTicker(10 * time.Millisecond)
+	defer again.Stop()
+	for due := time.Now().Add(turnPatience); ; <-again.C {
+		f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
+		if err != nil {
+			return func() {}, nil //nolint:nilerr // to create the socket says why
+		}
+		err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		var st unix.Stat_t
+		switch {
+		case err == nil && unix.Fstat(int(f.Fd()), &st) == nil && st.Nlink == 0: // its owner has just ended its turn
+		case err == nil:
+			return func() { _ = os.Remove(name); f.Close() }, nil
+		case !errors.Is(err, unix.EWOULDBLOCK):
+			_ = os.Remove(name)
+			f.Close()
+			return func() {}, nil
+		case time.Now().After(due):
+			f.Close()
+			return nil, fmt.Errorf("control socket %s: another program has locked %s: choose another place", path, name)
+		}
+		f.Close()
+	}
 }
 
 // restrict sets a socket's mode before it has a name: otherwise anyone could connect in between.
