@@ -104,11 +104,16 @@ func (t *Target) spreadANA() (changed []*controller) {
 			changed = append(changed, c)
 		}
 	}
+	t.barAll()
+	return changed
+}
+
+// barAll marks the namespaces that some controller can't reach. Called with mu held.
+func (t *Target) barAll() {
 	barred := t.barredGroups()
 	for _, s := range t.subsystems {
 		s.bar(&barred)
 	}
-	return changed
 }
 
 // bar marks the namespaces that some controller can't reach. Called with Target.mu held.
@@ -119,10 +124,14 @@ func (s *Subsystem) bar(barred *[MaxANAGroup + 1]bool) {
 }
 
 // anaFor returns the states that a controller is to have: those of the port that its host connected to, or nil if all
-// are optimized. Called with mu held.
+// are optimized. If that port is gone, the controller keeps what it has: its connections are about to end, and until
+// then they must not reach what the port didn't lead to. Called with mu held.
 func (t *Target) anaFor(c *controller) *anaStates {
 	p := t.portAt(c.attr.Transport, c.attr.Local)
-	if p == nil || *p.ana == (anaStates{}) {
+	if p == nil {
+		return c.ana.Load()
+	}
+	if *p.ana == (anaStates{}) {
 		return nil
 	}
 	states := *p.ana
@@ -161,11 +170,20 @@ func (c *controller) countANA(group uint32) {
 	c.mu.Unlock()
 }
 
-// barredGroups returns which groups can't be reached through some port. Called with mu held.
+// barredGroups returns which groups can't be reached through some port, or by a controller whose port is gone. Called
+// with mu held.
 func (t *Target) barredGroups() (barred [MaxANAGroup + 1]bool) {
-	for i := range t.ports {
-		for g, s := range t.ports[i].ana {
+	bar := func(states *anaStates) {
+		for g, s := range states {
 			barred[g] = barred[g] || !anaStatus(s).OK()
+		}
+	}
+	for i := range t.ports {
+		bar(t.ports[i].ana)
+	}
+	for _, c := range t.controllers {
+		if states := c.ana.Load(); states != nil {
+			bar(states)
 		}
 	}
 	return barred

@@ -215,9 +215,9 @@ func TestANAChangeCounts(t *testing.T) {
 	must(tg.SetANAState(1, 1, nvme.ANANonOptimized))
 	expect("a state is another", 8, group(1, 3, 2))
 	must(tg.RemovePort(nvme.TransportTCP, anaPortA))
-	expect("and again, as its port is gone", 9, group(1, 4, 2))
+	expect("and stays, though its port is gone", 8, group(1, 3, 2))
 	s.admin.must(deleteCommand(created), nil)
-	expect("a host has deleted one", 10, group(1, 5, 1))
+	expect("a host has deleted one", 9, group(1, 4, 1))
 	s.io.hangUp(nil)
 	for _, cc := range []nvme.CC{nvme.CCFabrics, nvme.CCFabrics | nvme.CCEnable} {
 		s.admin.must(setProperty(nvme.PropCC, uint64(cc)), nil)
@@ -441,13 +441,26 @@ func TestANALater(t *testing.T) {
 	if err := ns.Parse(page); err != nil || ns.ANAGRPID != 5 {
 		t.Errorf("ANAGRPID %d, %v", ns.ANAGRPID, err)
 	}
-	// A port that goes takes its states with it.
+	// A port that goes leaves its states to the hosts that are still connected there, and to nobody else.
 	if err := tg.RemovePort(nvme.TransportTCP, netip.MustParseAddrPort("192.0.2.1:4422")); err != nil {
 		t.Fatal(err)
 	}
-	early.io.must(cmd, make([]byte, 512))
-	if s := sub.namespace(9).state.Load(); s != 0 {
-		t.Errorf("state bits %#x are left", s)
+	early.io.fails(cmd, make([]byte, 512), nvme.StatusANAInaccessible)
+	other.io.must(cmd, make([]byte, 512))
+	if _, err := sub.AddNamespace(NamespaceConfig{NSID: 10, ANAGroup: 5, Volume: newTestVolume(1<<20, 512)}); err != nil {
+		t.Fatal(err)
+	}
+	added := command(func(c *nvme.Command) { c.SetIO(nvme.OpWrite, 10, 0, 1, 0) })
+	early.io.fails(added, make([]byte, 512), nvme.StatusANAInaccessible)
+	early.close()
+	late.io.fails(cmd, make([]byte, 512), nvme.StatusANAInaccessible)
+	late.close()
+	again := connectAt(t, tg, netip.MustParseAddrPort("192.0.2.1:4422"))
+	again.io.must(cmd, make([]byte, 512))
+	for _, nsid := range []uint32{9, 10} {
+		if s := sub.namespace(nsid).state.Load(); s != 0 {
+			t.Errorf("namespace %d: state bits %#x are left", nsid, s)
+		}
 	}
 	for _, err := range []error{tg.SetANAState(3, 1, nvme.ANAOptimized), tg.SetANAState(1, 0, nvme.ANAOptimized),
 		tg.SetANAState(1, MaxANAGroup+1, nvme.ANAOptimized), tg.SetANAState(1, 1, 9)} {
@@ -455,7 +468,7 @@ func TestANALater(t *testing.T) {
 			t.Errorf("error %v", err)
 		}
 	}
-	for _, s := range []*session{early, late, other} {
+	for _, s := range []*session{again, other} {
 		s.close()
 	}
 }

@@ -182,6 +182,9 @@ func (c *controller) destroy(err error) {
 	c.t.mu.Lock()
 	delete(c.t.controllers, c.id)
 	c.sub.controllers--
+	if c.ana.Load() != nil && c.t.portAt(c.attr.Transport, c.attr.Local) == nil {
+		c.t.barAll() // nobody else may have what its port left it
+	}
 	if !orderly(err) {
 		c.t.totals(c.attr.Transport).lostHosts++
 	}

@@ -152,7 +152,8 @@ func (t *Target) portAt(transport nvme.TransportType, local netip.AddrPort) *Por
 	return wild
 }
 
-// RemovePort removes a port from the discovery log, and tells hosts that asked for notices. The error is ErrNotFound.
+// RemovePort removes a port from the discovery log, and tells hosts that asked for notices. Hosts that are still
+// connected there keep its ANA states, unless another port listens on their address, too. The error is ErrNotFound.
 func (t *Target) RemovePort(transport nvme.TransportType, addr netip.AddrPort) error {
 	t.mu.Lock()
 	i := t.findPort(transport, addr)
