@@ -93,7 +93,6 @@ func (m *Manager) onREP(src netip.Addr, tid uint64, rep *mad.REP) {
 	out := m.apply(r, func(fx *effects) {
 		r.onREP(rep, fx)
 		if fresh && old != nil {
-			fx.events = nil
 			r.stale(fx)
 		}
 	})
