@@ -200,6 +200,7 @@ func TestSendError(t *testing.T) {
 		if ev := h.want(verbs.CMUnreachable); !errors.Is(ev.Err, noRoute) {
 			t.Errorf("error %v", ev.Err)
 		}
+		host.wantEmpty() // it isn't tried again
 	})
 }
 
@@ -463,20 +464,23 @@ func TestReadsOfTheDevice(t *testing.T) {
 	})
 }
 
-// Neither side has more READs outstanding than the other serves.
+// Neither side has more READs outstanding than the other serves, or than its consumer wants, whatever the other says.
 func TestReadsOfThePeer(t *testing.T) {
 	pair(t, func(t *testing.T, n *network, host, target *node, l *end) {
 		p := newRawPeer(t, n, "127.0.0.9")
-		h := host.prepare(p.addr)
-		if err := h.id.Connect(verbs.ConnParam{InitiatorDepth: 16}); err != nil {
-			t.Fatal(err)
+		for i, c := range []struct{ serves, want uint8 }{{4, 4}, {255, 16}} {
+			h := host.prepare(p.addr)
+			if err := h.id.Connect(verbs.ConnParam{InitiatorDepth: 16}); err != nil {
+				t.Fatal(err)
+			}
+			tid, req := receive[*mad.REQ](p)
+			ids := mad.CommIDs{Local: uint32(5 + i), Remote: req.LocalCommID}
+			p.send(host.addr, tid, &mad.REP{CommIDs: ids, LocalQPN: uint32(6 + i), ResponderResources: c.serves})
+			if got := h.want(verbs.CMEstablished).Param.InitiatorDepth; got != c.want || h.qp().Query().MaxRdAtomic != c.want {
+				t.Errorf("%d READs, the queue pair has %d; want %d", got, h.qp().Query().MaxRdAtomic, c.want)
+			}
+			receive[*mad.RTU](p)
 		}
-		tid, req := receive[*mad.REQ](p)
-		p.send(host.addr, tid, &mad.REP{CommIDs: mad.CommIDs{Local: 5, Remote: req.LocalCommID}, LocalQPN: 6, ResponderResources: 4})
-		if got := h.want(verbs.CMEstablished).Param.InitiatorDepth; got != 4 || h.qp().Query().MaxRdAtomic != 4 {
-			t.Errorf("%d READs, the queue pair has %d; want 4", got, h.qp().Query().MaxRdAtomic)
-		}
-		receive[*mad.RTU](p)
 
 		p.send(target.addr, 99, p.req(target.addr, 7, 8)) // it serves 16
 		_, rep := receive[*mad.REP](p)

@@ -318,6 +318,7 @@ func TestWrongCalls(t *testing.T) {
 		for _, bad := range []string{"0.0.0.0:1", "224.0.0.1:1", "127.0.0.1:0"} {
 			wrongly(t, bad, e.id.ResolveAddr(netip.Addr{}, netip.MustParseAddrPort(bad), 0), verbs.ErrInvalid)
 		}
+		wrongly(t, "no address", e.id.ResolveAddr(netip.Addr{}, netip.AddrPortFrom(netip.Addr{}, 1), 0), verbs.ErrInvalid)
 		for _, c := range []struct{ src, dst string }{{"127.0.0.3", "127.0.0.1:1"}, {"0.0.0.0", "[::1]:1"}} {
 			if err := e.id.ResolveAddr(netip.MustParseAddr(c.src), netip.MustParseAddrPort(c.dst), 0); err != nil {
 				t.Error(err)
@@ -330,6 +331,7 @@ func TestWrongCalls(t *testing.T) {
 			t.Error(err)
 		}
 		e.want(verbs.CMAddrResolved)
+		wrongly(t, "resolve again", e.id.ResolveAddr(netip.Addr{}, dst, 0), verbs.ErrState)
 		wrongly(t, "listen again", l.id.Listen(dst, 1), verbs.ErrState)
 		wrongly(t, "port taken", target.newEnd().id.Listen(dst, 1), ErrAddrInUse)
 		free := target.newEnd()
@@ -337,6 +339,14 @@ func TestWrongCalls(t *testing.T) {
 			t.Errorf("any port: %v %v", free.id.LocalAddr(), err)
 		}
 	})
+	for _, c := range []Config{
+		{MaxConnections: -1}, {MaxPerPeer: -1}, {MaxHalfOpen: -1}, {MaxHalfOpenPerPeer: -1},
+		{Engines: -1}, {Engines: MaxEngines + 1}, {Engine: -1}, {Engine: 1}, {Engines: 2, Engine: 2},
+	} {
+		if err := c.Validate(); !errors.Is(err, verbs.ErrInvalid) {
+			t.Errorf("%+v: %v", c, err)
+		}
+	}
 	if _, err := New(newDevice(newNetwork(), "127.0.0.1"), Config{MaxHalfOpen: -1}); !errors.Is(err, verbs.ErrInvalid) {
 		t.Errorf("config: %v", err)
 	}
@@ -448,8 +458,15 @@ func TestClose(t *testing.T) {
 			}
 			ev.ID.Destroy()
 		}
+		unused := host.newEnd()
+		unused.handle = func(ev verbs.CMEvent) { // nothing new begins, although there still is an identifier
+			dst := netip.AddrPortFrom(target.addr, 4420)
+			wrongly(t, "resolve", ev.ID.ResolveAddr(netip.Addr{}, dst, 0), verbs.ErrClosed)
+			wrongly(t, "listen", ev.ID.Listen(netip.AddrPortFrom(host.addr, 4420), 1), verbs.ErrClosed)
+		}
 		host.m.Close()
 		host.m.Close()
+		unused.want(verbs.CMDeviceRemoval)
 		a.want(verbs.CMDeviceRemoval)
 		b.want(verbs.CMDeviceRemoval)
 		l.want(verbs.CMConnectRequest)

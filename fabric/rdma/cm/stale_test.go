@@ -233,7 +233,8 @@ func TestQPNOfEndedConnectionInREP(t *testing.T) {
 			h := host.connect(p.addr)
 			tid, req := receive[*mad.REQ](p)
 			ids := mad.CommIDs{Local: id + 5, Remote: req.LocalCommID}
-			p.send(host.addr, tid, &mad.REP{CommIDs: ids, LocalQPN: 6, LocalCAGUID: 0x77})
+			replied, rep := tid, &mad.REP{CommIDs: ids, LocalQPN: 6, LocalCAGUID: 0x77}
+			p.send(host.addr, replied, rep)
 			h.want(verbs.CMEstablished)
 			receive[*mad.RTU](p)
 			if err := h.id.Disconnect(); err != nil {
@@ -242,6 +243,8 @@ func TestQPNOfEndedConnectionInREP(t *testing.T) {
 			tid, _ = receive[*mad.DREQ](p)
 			p.send(host.addr, tid, &mad.DREP{CommIDs: ids})
 			h.want(verbs.CMDisconnected)
+			p.send(host.addr, replied, rep) // late: it claims nothing for the connection that is over
+			synctest.Wait()
 		}
 	})
 }
