@@ -46,3 +46,17 @@ func TestCompletionQueueGrows(t *testing.T) {
 		poll(limit)
 	}
 }
+
+// TestHandlerOnlyWhenArmed: the handler of a completion queue is called once for each ReqNotify.
+func TestHandlerOnlyWhenArmed(t *testing.T) {
+	d := &Device{}
+	c := &cq{d: d, handler: func(verbs.CQ) {}, ring: make([]verbs.WC, fewEntries), limit: fewEntries}
+	for i, want := range []int{0, 1, 1} {
+		if c.push(&verbs.WC{}); len(d.calls) != want {
+			t.Errorf("%d calls after %d completions, want %d", len(d.calls), i+1, want)
+		}
+		if i == 0 && !c.ReqNotify() {
+			t.Error("a completion that came before isn't reported")
+		}
+	}
+}

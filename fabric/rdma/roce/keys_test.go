@@ -277,6 +277,12 @@ func TestKeysOfNothing(t *testing.T) {
 			check(t, err)
 			w.RKey()
 			check(t, w.Dealloc())
+			w, err = s.pd.AllocMW() // and one that never gets a key
+			check(t, err)
+			check(t, w.Dealloc())
+			if key := w.RKey(); key != 0 {
+				t.Errorf("a window that is gone has key %#x", key)
+			}
 		}
 		m, err := s.pd.RegMR(make([]byte, 256), verbs.AccessRemoteRead)
 		check(t, err)

@@ -57,7 +57,8 @@ func TestStates(t *testing.T) {
 				if (err == nil) != (from != verbs.Reset) {
 					t.Errorf("post receive in %s: %v", from, err)
 				}
-				a := attrs[to]
+				a := attrs[verbs.RTR] // what either transition needs, so that only the states can be wrong
+				a.Timeout, a.RetryCnt, a.MaxRdAtomic = attrs[verbs.RTS].Timeout, attrs[verbs.RTS].RetryCnt, attrs[verbs.RTS].MaxRdAtomic
 				a.State = to
 				err = q.Modify(a)
 				if ok := to == verbs.Err || to == verbs.Reset || allowed[[2]verbs.QPState{from, to}]; ok != (err == nil) {
@@ -167,6 +168,13 @@ func TestLifetimes(t *testing.T) {
 		wantErr(t, "modify", s.qp.Modify(verbs.QPAttr{State: verbs.Err}), verbs.ErrClosed)
 		_, err := s.qp.PostSend([]verbs.SendWR{{Opcode: verbs.WRSend}})
 		wantErr(t, "post", err, verbs.ErrClosed)
+		gone, err := s.dev.CreateCQ(1, nil)
+		check(t, err)
+		check(t, gone.Destroy())
+		for what, cqs := range map[string][2]verbs.CQ{"send": {gone, s.cq}, "receive": {s.cq, gone}} {
+			_, err = s.pd.CreateQP(verbs.QPInitAttr{Type: verbs.RC, SendCQ: cqs[0], RecvCQ: cqs[1]})
+			wantErr(t, "QP whose "+what+" CQ is gone", err, verbs.ErrInvalid)
+		}
 		check(t, s.cq.Destroy())
 		wantErr(t, "PD of an MR", s.pd.Dealloc(), verbs.ErrBusy)
 		check(t, s.mr.Dereg())
@@ -177,6 +185,7 @@ func TestLifetimes(t *testing.T) {
 		check(t, w.Dealloc())
 		wantErr(t, "MW again", w.Dealloc(), verbs.ErrClosed)
 		check(t, s.pd.Dealloc())
+		wantErr(t, "PD again", s.pd.Dealloc(), verbs.ErrClosed)
 		_, err = s.pd.RegMR(s.buf, allAccess)
 		wantErr(t, "MR of a PD that is gone", err, verbs.ErrClosed)
 		_, err = s.pd.AllocMW()
@@ -250,6 +259,24 @@ func TestDestroyLeavesNothing(t *testing.T) {
 		time.Sleep(time.Hour)
 		if len(p.a.got) != 0 {
 			t.Errorf("completions %+v", p.a.got)
+		}
+	})
+}
+
+// TestResetLeavesThePath: a queue pair that is reset, and then destroyed, gives up its use of the path to its peer once:
+// others still share that path, and its windows, with those made later.
+func TestResetLeavesThePath(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPair(t, pairConfig{})
+		second := another(p.a, p.cfg)
+		p.connect(second, another(p.b, p.cfg))
+		check(t, second.qp.Modify(verbs.QPAttr{State: verbs.Reset}))
+		check(t, second.qp.Destroy())
+		third := another(p.a, p.cfg)
+		p.connect(third, another(p.b, p.cfg))
+		pathOf := func(q *qp) *path { return q.path }
+		if inside(p.a, pathOf) != inside(third, pathOf) {
+			t.Error("two queue pairs to one peer have a path each")
 		}
 	})
 }
