@@ -80,6 +80,49 @@ func TestHeldAhead(t *testing.T) {
 	})
 }
 
+// TestEndLeavesNothingHeld: what is held for a queue pair that ends takes no memory from the others.
+func TestEndLeavesNothingHeld(t *testing.T) {
+	for name, end := range map[string]func(q verbs.QP) error{
+		"ERR":     func(q verbs.QP) error { return q.Modify(verbs.QPAttr{State: verbs.Err}) },
+		"RESET":   func(q verbs.QP) error { return q.Modify(verbs.QPAttr{State: verbs.Reset}) },
+		"destroy": verbs.QP.Destroy,
+	} {
+		rawTest(name, t, func(t *testing.T, r *rawPeer) {
+			r.send(r.write(wire.RCWriteOnly, 101, 4, 4), r.write(wire.RCWriteOnly, 103, 4, 4))
+			r.answers()
+			held := func(q *qp) int { return q.d.held }
+			if n := inside(r.dev, held); n != 2*ordinaryPayload {
+				t.Errorf("%d bytes are held, want %d", n, 2*ordinaryPayload)
+			}
+			check(t, end(r.dev.qp))
+			if n := inside(r.dev, held); n != 0 {
+				t.Errorf("%d bytes are still held", n)
+			}
+		})
+	}
+}
+
+// TestAnswersAcknowledge: the answers to READs and atomics say how far the responder has come (IBTA 9.7.5.1.2), whatever
+// was answered before.
+func TestAnswersAcknowledge(t *testing.T) {
+	rawTest("", t, func(t *testing.T, r *rawPeer) {
+		r.send(r.write(wire.RCWriteOnly, 102, 4, 4))
+		r.expect("NAK PSN sequence error 100 msn 0")
+		for i, request := range []*wire.Packet{r.read(100, 0, 10), r.atomic(101, 1)} {
+			request.AckReq = false
+			r.send(request)
+			r.answers()
+			want := wire.AETH{Syndrome: wire.ACK, MSN: wire.MSN(i + 1)}
+			if i == 1 {
+				want.MSN++ // with the WRITE behind it
+			}
+			if got := r.got[0].AETH; got != want {
+				t.Errorf("%v has %+v, want %+v", r.got[0].Opcode, got, want)
+			}
+		}
+	})
+}
+
 // TestAtomicReplay: an atomic is answered at once; when it is repeated, it is answered with what it found, and isn't
 // executed again. A repetition whose PSN wasn't an atomic's gets no answer (IBTA 9.7.5.1.4).
 func TestAtomicReplay(t *testing.T) {
