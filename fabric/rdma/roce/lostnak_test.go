@@ -117,4 +117,17 @@ func TestSocketFails(t *testing.T) {
 			t.Errorf("events %v", p.b.events)
 		}
 	})
+	t.Run("while nothing is sent", func(t *testing.T) { // so no timer runs
+		synctest.Test(t, func(t *testing.T) {
+			var broken *failingConn
+			p := newPair(t, pairConfig{wrap: func(c udp.Conn) udp.Conn {
+				broken = &failingConn{Conn: c}
+				return broken
+			}})
+			p.b.recv(5, p.b.sge(0, 10)...)
+			broken.fails.Store(true)
+			p.a.post(verbs.SendWR{WRID: 9, Opcode: verbs.WRRDMAWrite})
+			p.b.want(5, verbs.WCWRFlushErr)
+		})
+	})
 }

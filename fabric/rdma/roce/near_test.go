@@ -191,19 +191,25 @@ func TestNearAndFar(t *testing.T) {
 func TestNearMissingPages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, near := nearPair(t, pairConfig{})
-		mr, _ := cutRegion(t, p.a.pd, 16<<10, 8<<10, 0)
+		mr, there := cutRegion(t, p.a.pd, 16<<10, 8<<10, 0)
 		fill(p.a.buf[:8192], 3)
+		fill(there[:1024], 4)
 		write := func(id uint64, at int, sges ...verbs.SGE) verbs.SendWR {
 			return verbs.SendWR{WRID: id, Opcode: verbs.WRRDMAWrite, SGList: sges, RemoteAddr: p.b.mr.Addr() + uint64(at), RKey: p.b.mr.RKey()}
 		}
 		p.a.post(
+			write(0, 0, verbs.SGE{Addr: mr.Addr(), Length: 1 << 10, LKey: mr.LKey()}), // from a page that is there
 			write(1, 10000, p.a.sge(0, 1024)...),
 			write(2, 20000, verbs.SGE{Addr: mr.Addr() + 12<<10, Length: 1 << 10, LKey: mr.LKey()}),
 			write(3, 30000, p.a.sge(0, 1024)...),
 		)
+		p.a.want(0, verbs.WCSuccess)
 		p.a.want(1, verbs.WCSuccess)
 		p.a.want(2, verbs.WCLocProtErr)
 		p.a.want(3, verbs.WCWRFlushErr)
+		if !bytes.Equal(p.b.buf[:1024], there[:1024]) {
+			t.Error("what wasn't missing has other data")
+		}
 		if !bytes.Equal(p.b.buf[10000:11024], p.a.buf[:1024]) {
 			t.Error("what was before it has other data")
 		}
