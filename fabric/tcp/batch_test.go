@@ -85,9 +85,10 @@ func TestBatches(t *testing.T) {
 			for first := range kinds {
 				t.Run(fmt.Sprintf("digests=%v,PDA=%d,first=%d", digests, pda, first), func(t *testing.T) {
 					alone, together := newStream(), newStream()
-					for k := range maxWriteIov + 4*len(kinds) {
+					const many = stageSize / pdu.R2TSize // even of the smallest PDUs these don't fit
+					for k := range many + 4*len(kinds) {
 						kind := kinds[first] // some of one kind fill a batch, and then come the others
-						if k >= maxWriteIov {
+						if k >= many {
 							kind = kinds[(first+k)%len(kinds)]
 						}
 						alone.add(t, kind())

@@ -1,6 +1,8 @@
 package tcp
 
 import (
+	"errors"
+	"io"
 	"os"
 	"testing"
 	"testing/synctest"
@@ -8,7 +10,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nvme-anywhere/nvmeof/fabric/tcp/pdu"
 	"github.com/nvme-anywhere/nvmeof/fabric/tcp/socket"
+	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
 // torrent is a connection whose peer sends without a pause, so that Recv never returns EAGAIN.
@@ -51,5 +55,39 @@ func TestLingerIsLimited(t *testing.T) {
 		if took := time.Since(began); took > lingerTime {
 			t.Errorf("it took %v, want %v", took, lingerTime)
 		}
+	})
+}
+
+// TestOffenderIsNotReset: a peer that has sent much behind its offence gets the terminate request and the end of the
+// connection, in place of a reset, which may overtake the request.
+func TestOffenderIsNotReset(t *testing.T) {
+	const behind = 4 * chunkSize
+	told := func(t *testing.T, p *raw, typ pdu.Type) {
+		t.Helper()
+		p.expect(typ)
+		time.Sleep(lingerTime / 2) // a reset would be here
+		if _, err := p.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+			t.Errorf("behind the terminate request: %v", err)
+		}
+		_ = p.Close()
+	}
+	t.Run("host", func(t *testing.T) {
+		virtually(t, func(t *testing.T, n socket.Network) {
+			p := rawHost(t, newTestTarget(t, TargetConfig{BusyPoll: NoBusyPoll, Network: n}))
+			p.initialize(pdu.ICReq{})
+			p.connect()
+			p.send(append(wrongHeader(0x55, 0, 24, 0, 24), make([]byte, behind)...))
+			told(t, p, pdu.TypeC2HTermReq)
+		})
+	})
+	t.Run("controller", func(t *testing.T) {
+		virtually(t, func(t *testing.T, n socket.Network) {
+			d := dialRaw(t, HostConfig{BusyPoll: NoBusyPoll, Network: n}, goodResp)
+			_, done, _ := d.start(ioCommand(nvme.OpRead, 0, block), make([]byte, block))
+			d.ctrl.send(append(wrongHeader(0x55, 0, 24, 0, 24), make([]byte, behind)...))
+			told(t, d.ctrl, pdu.TypeH2CTermReq)
+			d.wait(done)
+			<-d.gone
+		})
 	})
 }

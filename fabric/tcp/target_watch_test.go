@@ -154,6 +154,67 @@ func TestHostThatBringsDataSlowly(t *testing.T) {
 	}
 }
 
+// A connection that has been idle is watched again: a host that brings no data then is given up too.
+func TestIdleThenStalled(t *testing.T) {
+	virtually(t, func(t *testing.T, n socket.Network) {
+		const limit = time.Second
+		tt := newTestTarget(t, TargetConfig{DataTimeout: limit, BusyPoll: NoBusyPoll, Network: n})
+		_, p := rawIO(t, tt, another, 8)
+		p.bring(p.asked(1), 1)
+		if cqe := p.response(); !cqe.Status().OK() {
+			t.Errorf("write: %v", cqe.Status())
+		}
+		time.Sleep(10 * limit)
+		p.asked(2)
+		began := time.Now()
+		p.closed()
+		if took := time.Since(began); took > 3*limit {
+			t.Errorf("it is given up after %v", took)
+		}
+	})
+}
+
+// A host whose writes follow each other without a pause, each completed in time, is waited for, however long that goes
+// on.
+func TestAlwaysWriting(t *testing.T) {
+	virtually(t, func(t *testing.T, n socket.Network) {
+		const limit = time.Second
+		tt := newTestTarget(t, TargetConfig{DataTimeout: limit, BusyPoll: NoBusyPoll, Network: n})
+		_, p := rawIO(t, tt, another, 8)
+		ttag := p.asked(0)
+		for cid := range uint16(3 * mostChecks) {
+			next := p.asked(cid + 1)
+			p.bring(ttag, cid)
+			if cqe := p.response(); !cqe.Status().OK() {
+				t.Fatalf("write: %v", cqe.Status())
+			}
+			ttag = next
+			time.Sleep(limit)
+		}
+	})
+}
+
+// asked begins a write of a block, and returns the TTAG of the R2T.
+func (p *raw) asked(cid uint16) (ttag uint16) {
+	p.t.Helper()
+	cmd := ioCommand(nvme.OpWrite, 0, block)
+	cmd.SetCID(cid)
+	cmd.SGL1().SetBlock(nvme.SGLTransport, 0, block)
+	p.send(p.capsule(cmd, nil))
+	r2t, err := pdu.ParseR2T(p.expect(pdu.TypeR2T))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return r2t.TTAG
+}
+
+// bring sends the block that an R2T asked for.
+func (p *raw) bring(ttag, cid uint16) {
+	p.t.Helper()
+	h := pdu.Header{Type: pdu.TypeH2CData, Flags: pdu.FlagLast}
+	p.send(p.data(pdu.Data{Header: h, CCCID: cid, TTAG: ttag}, make([]byte, block)))
+}
+
 // One address can't have all connections.
 func TestPeerConnections(t *testing.T) {
 	tt := newTestTarget(t, TargetConfig{MaxConns: 4, MaxPeerConns: 2})
