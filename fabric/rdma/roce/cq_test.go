@@ -59,4 +59,9 @@ func TestHandlerOnlyWhenArmed(t *testing.T) {
 			t.Error("a completion that came before isn't reported")
 		}
 	}
+	silent := &cq{d: &Device{}, ring: make([]verbs.WC, fewEntries), limit: fewEntries}
+	silent.ReqNotify()
+	if silent.push(&verbs.WC{}); len(silent.d.calls) != 0 {
+		t.Error("a handler that there isn't is to be called")
+	}
 }

@@ -2,6 +2,7 @@ package roce
 
 import (
 	"bytes"
+	"fmt"
 	"net/netip"
 	"sync/atomic"
 	"testing"
@@ -133,6 +134,14 @@ func TestNear(t *testing.T) {
 // TestNearAndFar: of a batch, what is for the peer that shares memory goes through it, and everything else through the
 // socket.
 func TestNearAndFar(t *testing.T) {
+	for _, n := range []int{3000, 2048} { // of which the last packet ends a train; after which another could go on
+		for _, first := range []uint64{2, 3} { // to the far one; to the near one
+			t.Run(fmt.Sprintf("%d bytes, first %d", n, first), func(t *testing.T) { testNearAndFar(t, n, first) })
+		}
+	}
+}
+
+func testNearAndFar(t *testing.T, n int, first uint64) {
 	synctest.Test(t, func(t *testing.T) {
 		p, near := nearPair(t, pairConfig{})
 		near.near = func(dst netip.AddrPort) bool { return dst.Addr() == p.b.dev.self.Addr() }
@@ -142,17 +151,17 @@ func TestNearAndFar(t *testing.T) {
 		p.ready(toFar, far.dev, far.qp)
 		p.ready(far.qp, p.a.dev, toFar)
 		fill(p.a.buf, 7)
-		const n = 3000
 		write := func(id uint64, to *side) []verbs.SendWR {
+			at := int(id) * n
 			return []verbs.SendWR{{
-				WRID: id, Opcode: verbs.WRRDMAWrite, SGList: p.a.sge(int(id)*n, n), RemoteAddr: to.mr.Addr() + id*n, RKey: to.mr.RKey(),
+				WRID: id, Opcode: verbs.WRRDMAWrite, SGList: p.a.sge(at, n), RemoteAddr: to.mr.Addr() + uint64(at), RKey: to.mr.RKey(),
 			}}
 		}
 		p.a.handle = func(wc *verbs.WC) {
 			if wc.WRID != 1 {
 				return
 			}
-			for id := uint64(2); id < 8; id++ { // they leave together, when the handler has ended
+			for id := first; id < first+6; id++ { // they leave together, when the handler has ended
 				q, to := p.a.qp, p.b
 				if id%2 == 0 {
 					q, to = toFar, far
@@ -169,7 +178,7 @@ func TestNearAndFar(t *testing.T) {
 			}
 		}
 		synctest.Wait()
-		for id := 2; id < 8; id++ {
+		for id := int(first); id < int(first)+6; id++ {
 			to, other := p.b, far
 			if id%2 == 0 {
 				to, other = far, p.b

@@ -2,6 +2,7 @@ package roce
 
 import (
 	"encoding/binary"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -123,6 +124,32 @@ func TestAnswersAcknowledge(t *testing.T) {
 	})
 }
 
+// TestNotReadyForImmediate: a WRITE with Immediate that finds no receive is to come again, and is executed then.
+func TestNotReadyForImmediate(t *testing.T) {
+	rawTest("", t, func(t *testing.T, r *rawPeer) {
+		w := r.write(wire.RCWriteOnlyWithImm, 100, 4, 4)
+		r.send(w)
+		r.expect(fmt.Sprintf("%v 100 msn 0", wire.RNRNAK(12)))
+		r.dev.recv(7)
+		r.send(w)
+		r.expect("ACK 100 msn 1")
+		r.dev.want(7, verbs.WCSuccess)
+	})
+}
+
+// TestKeyEndsBeforeAnswer: memory whose key ends after a READ was taken, and before it is answered, isn't sent.
+func TestKeyEndsBeforeAnswer(t *testing.T) {
+	rawTest("", t, func(t *testing.T, r *rawPeer) {
+		r.dev.recv(7)
+		r.dev.handle = func(*verbs.WC) { check(t, r.dev.mr.Dereg()) } // answers leave when all handlers have been called
+		r.send(r.read(100, 0, 1000), r.packet(wire.RCSendOnly, 104, 0))
+		r.expect("NAK remote access error 100 msn 2")
+		if st := r.dev.qp.Query().State; st != verbs.Err || !r.dev.hasEvent(verbs.EventQPAccess) {
+			t.Errorf("state %v, events %v", st, r.dev.events)
+		}
+	})
+}
+
 // TestAtomicReplay: an atomic is answered at once; when it is repeated, it is answered with what it found, and isn't
 // executed again. A repetition whose PSN wasn't an atomic's gets no answer (IBTA 9.7.5.1.4).
 func TestAtomicReplay(t *testing.T) {
@@ -153,6 +180,10 @@ func TestAnswersTakenBack(t *testing.T) {
 	rawTest("", t, func(t *testing.T, r *rawPeer) {
 		r.send(r.read(100, 0, 10), r.write(wire.RCWriteOnly, 102, 0, 0), r.read(100, 0, 10), r.write(wire.RCWriteOnly, 103, 0, 0))
 		r.expect("RC_RDMA_READ_RESPONSE_ONLY 100 +10", "NAK PSN sequence error 101 msn 1")
+	})
+	rawTest("atomic", t, func(t *testing.T, r *rawPeer) {
+		r.send(r.atomic(100, 1), r.write(wire.RCWriteOnly, 102, 0, 0), r.atomic(100, 1), r.write(wire.RCWriteOnly, 103, 0, 0))
+		r.expect("RC_ATOMIC_ACKNOWLEDGE 100", "NAK PSN sequence error 101 msn 1")
 	})
 }
 
@@ -295,6 +326,12 @@ func TestReadReplay(t *testing.T) {
 		r.firstRead()
 		r.send(r.read(101, 256, 256))
 		r.expect("RC_RDMA_READ_RESPONSE_ONLY 101 +256")
+	})
+	rawTest("nothing", t, func(t *testing.T, r *rawPeer) {
+		for range 2 {
+			r.send(r.read(100, 0, 0))
+			r.expect("RC_RDMA_READ_RESPONSE_ONLY 100")
+		}
 	})
 	rawTest("a SEND repeated before a READ", t, func(t *testing.T, r *rawPeer) {
 		r.send(r.write(wire.RCWriteOnly, 100, 4, 4), r.read(101, 0, 100), r.write(wire.RCWriteOnly, 102, 4, 4))

@@ -263,6 +263,36 @@ func TestDestroyLeavesNothing(t *testing.T) {
 	})
 }
 
+// TestQueuesApart: a queue pair uses both its completion queues, and leaves nothing in either.
+func TestQueuesApart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newPair(t, pairConfig{}).a
+		var cqs [2]verbs.CQ
+		for i := range cqs {
+			var err error
+			cqs[i], err = s.dev.CreateCQ(4, nil)
+			check(t, err)
+		}
+		q, err := s.pd.CreateQP(verbs.QPInitAttr{Type: verbs.RC, SendCQ: cqs[0], RecvCQ: cqs[1], MaxSendWR: 1, MaxRecvWR: 1, SQSigAll: true})
+		check(t, err)
+		for _, cq := range cqs {
+			wantErr(t, "CQ of a QP", cq.Destroy(), verbs.ErrBusy)
+		}
+		check(t, q.Modify(verbs.QPAttr{State: verbs.Err}))
+		_, err = q.PostSend([]verbs.SendWR{{Opcode: verbs.WRSend}})
+		check(t, err)
+		_, err = q.PostRecv([]verbs.RecvWR{{}})
+		check(t, err)
+		check(t, q.Destroy())
+		for i, cq := range cqs {
+			if n := cq.Poll(make([]verbs.WC, 4)); n != 0 {
+				t.Errorf("CQ %d: %d completions of a queue pair that is gone", i, n)
+			}
+			check(t, cq.Destroy())
+		}
+	})
+}
+
 // TestResetLeavesThePath: a queue pair that is reset, and then destroyed, gives up its use of the path to its peer once:
 // others still share that path, and its windows, with those made later.
 func TestResetLeavesThePath(t *testing.T) {
