@@ -122,4 +122,40 @@ func TestRegistrationsOfVolumes(t *testing.T) {
 			t.Errorf("%d registrations without the volume, want %d", n, before)
 		}
 	}
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := l.Close(); err != nil {
+		t.Error(err)
+	}
+	if n := cm.registered.Load(); n != 0 {
+		t.Errorf("%d registrations are left of a listener that is closed", n)
+	}
+}
+
+// TestHostMemoryAgain: memory that was freed can be had again.
+func TestHostMemoryAgain(t *testing.T) {
+	nic := openNIC(t)
+	defer nic.Close()
+	tr, err := rdma.NewTransport(nic, rdma.HostConfig{Memory: 8 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tr.Close()
+	all := func() (got [][]byte) {
+		for {
+			b, err := tr.Alloc(1 << 20)
+			if err != nil {
+				return got
+			}
+			got = append(got, b)
+		}
+	}
+	first := all()
+	for _, b := range first {
+		tr.Free(b)
+	}
+	if again := all(); len(first) == 0 || len(again) != len(first) {
+		t.Errorf("%d MiB, and when they were freed %d", len(first), len(again))
+	}
 }
