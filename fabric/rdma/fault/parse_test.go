@@ -111,3 +111,24 @@ func TestLongCut(t *testing.T) {
 		t.Error("packets pass")
 	}
 }
+
+// TestCutBegins: a cut begins and ends at its times, and concerns its own direction.
+func TestCutBegins(t *testing.T) {
+	for _, c := range []struct {
+		cut  Cut
+		open time.Duration
+		want [2]bool // In, Out
+	}{
+		{Cut{Both, time.Hour, 0}, time.Minute, [2]bool{false, false}},
+		{Cut{Both, time.Hour, 0}, 100 * time.Hour, [2]bool{true, true}},
+		{Cut{In, time.Hour, time.Hour}, time.Minute, [2]bool{false, false}},
+		{Cut{In, time.Hour, time.Hour}, 90 * time.Minute, [2]bool{true, false}},
+		{Cut{Out, time.Hour, time.Hour}, 90 * time.Minute, [2]bool{false, true}},
+		{Cut{Out, time.Hour, time.Hour}, 3 * time.Hour, [2]bool{false, false}},
+	} {
+		f := Conn{cfg: Config{Cuts: []Cut{c.cut}}, opened: time.Now().Add(-c.open)}
+		if got := [2]bool{f.isCut(In), f.isCut(Out)}; got != c.want {
+			t.Errorf("%+v, %v after the beginning: in and out are cut: %v, want %v", c.cut, c.open, got, c.want)
+		}
+	}
+}
