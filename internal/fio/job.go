@@ -17,9 +17,8 @@ type Job struct {
 	Percentiles    []float64 // to report; nil for fio's
 	Logs           Logs
 
-	sized     [loadgen.Directions]sizing // which option set BS
-	fdatasync int                        // Fsync by its other name
-	given     []setting                  // in order: one that is repeated may add to what it said before
+	sized [loadgen.Directions]sizing // which option set BS
+	given []setting                  // in order: one that is repeated may add to what it said before
 }
 
 // setting is an option as it was given.
@@ -111,14 +110,6 @@ func (j *Job) Apply(others ...*Job) error {
 	return nil
 }
 
-// Check reports which option is wrong whatever the namespace.
-func (j *Job) Check() error {
-	if j.Fsync > 0 && j.fdatasync > 0 { // fio does both, each at its own interval
-		return fmt.Errorf("fsync=%d, fdatasync=%d: both flush the namespace; want one of them", j.Fsync, j.fdatasync)
-	}
-	return j.Spec.Check()
-}
-
 // Phases splits jobs at stonewalls: the jobs of a phase run in parallel, and phases one after another.
 func Phases(jobs []*Job) [][]*Job {
 	var phases [][]*Job
@@ -138,7 +129,6 @@ func Specs(jobs []*Job) []loadgen.Spec {
 	for i, j := range jobs {
 		specs[i] = j.Spec
 		specs[i].LogEach = j.logsEach()
-		specs[i].Fsync = max(j.Fsync, j.fdatasync)
 	}
 	return specs
 }

@@ -224,8 +224,8 @@ var options = []Option{
 		set:   func(j *Job, v string) error { return number(&j.Fsync, v) },
 	},
 	{
-		Name: "fdatasync", Type: "number", Example: "1", Usage: "the same as fsync; a job has one of the two",
-		set: func(j *Job, v string) error { return number(&j.fdatasync, v) },
+		Name: "fdatasync", Type: "number", Example: "1", Usage: "the same as fsync, counted apart: where both are due, one flush is sent",
+		set: func(j *Job, v string) error { return number(&j.Fdatasync, v) },
 	},
 	{
 		Name: "end_fsync", Alone: true, Type: "0 or 1", Example: "1", Default: "0",

@@ -37,6 +37,8 @@ func (s *Spec) Check() error {
 		return fmt.Errorf("number_ios=%d: want a number from 0", s.NumberIOs)
 	case s.Fsync < 0:
 		return fmt.Errorf("fsync=%d: want a number from 0", s.Fsync)
+	case s.Fdatasync < 0:
+		return fmt.Errorf("fdatasync=%d: want a number from 0", s.Fdatasync)
 	case s.OffsetPercent < 0 || s.OffsetPercent >= 100:
 		return fmt.Errorf("offset=%d%%: want less than 100%%", s.OffsetPercent)
 	case s.SizePercent < 0 || s.SizePercent > 100:

@@ -2,6 +2,7 @@ package loadgen
 
 import (
 	"math"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -69,6 +70,30 @@ func TestFsync(t *testing.T) {
 					t.Errorf("%d writes are durable by themselves", l.fua)
 				}
 			})
+		})
+	}
+}
+
+// TestFsyncBesideFdatasync: each of the two comes after its number of writes, and where both are due one flush is sent.
+// The orders are those of fio 3.33, but for the flush behind the last write, which fio leaves out.
+func TestFsyncBesideFdatasync(t *testing.T) {
+	for _, c := range []struct {
+		fsync, fdatasync int
+		want             string
+	}{
+		{4, 6, "wwwwfwwfwwfwwwwf"},
+		{4, 4, "wwwwfwwwwfwwwwf"},
+		{3, 1, "wfwfwfwfwfwfwfwfwfwfwfwf"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			var got strings.Builder
+			d := &fakeDevice{seen: func(io *IO) { got.WriteByte("rwtf"[io.Op]) }, delay: time.Millisecond}
+			s := spec("write")
+			s.IODepth, s.NumberIOs, s.Fsync, s.Fdatasync = 1, 12, c.fsync, c.fdatasync
+			mustRun(t, d, s)
+			if got.String() != c.want {
+				t.Errorf("fsync=%d, fdatasync=%d: %s, want %s", c.fsync, c.fdatasync, got.String(), c.want)
+			}
 		})
 	}
 }

@@ -23,7 +23,7 @@ type job struct {
 	fresh  *rand.ChaCha8 // seeds new data for writes
 	left   int64         // bytes still to be started; endless for a job that loops
 	quota  int64         // operations still to be started; endless if only left is a limit
-	dirty  int           // writes started since the last flush
+	dirty  [2]int        // writes started since the last flush by Fsync, and by Fdatasync
 	synced bool          // the flush of EndFsync has begun
 	busy   int           // operations outstanding
 	held   bool          // more will come, even if nothing is outstanding

@@ -20,7 +20,7 @@ func (j *job) prepare(io *IO, now int64) bool {
 		return true
 	case j.seek != nil && j.seek.over:
 		return false
-	case j.task.spec.Fsync > 0 && j.dirty >= j.task.spec.Fsync:
+	case j.flushDue():
 		j.flush(io)
 		return true
 	case j.left <= 0 || j.quota <= 0:
@@ -46,7 +46,7 @@ func (j *job) prepare(io *IO, now int64) bool {
 	}
 	if io.FUA = false; io.Op == Write {
 		io.FUA = j.task.spec.Sync
-		j.dirty++
+		j.wrote()
 	}
 	if (j.task.ledger != nil || j.refill(io)) && !io.due {
 		io.started = nanotime() // don't charge the device for the time that stamping or filling took
@@ -55,9 +55,26 @@ func (j *job) prepare(io *IO, now int64) bool {
 	return true
 }
 
+// wrote counts a write that is about to be submitted. Called with mu held.
+func (j *job) wrote() {
+	for i := range j.dirty {
+		j.dirty[i]++
+	}
+}
+
+// flushDue reports whether so many writes have been started that a flush comes next, which it is then counted as.
+// Called with mu held.
+func (j *job) flushDue() (due bool) {
+	for i, every := range [...]int{j.task.spec.Fsync, j.task.spec.Fdatasync} {
+		if every > 0 && j.dirty[i] >= every {
+			j.dirty[i], due = 0, true
+		}
+	}
+	return due
+}
+
 // flush makes io a flush. Called with mu held.
 func (j *job) flush(io *IO) {
-	j.dirty = 0
 	io.Op, io.Length, io.Buf, io.started = Flush, 0, nil, nanotime()
 	j.started()
 }

@@ -31,6 +31,6 @@ func (j *job) rewrite(io *IO) {
 	}
 	io.started = nanotime()
 	j.think.begun++
-	j.dirty++
+	j.wrote()
 	j.started()
 }

@@ -48,6 +48,7 @@ type Spec struct {
 	NoRandomMap  bool          // random offsets may repeat before every block has had its turn
 	Sync         bool          // a write is durable when it ends
 	Fsync        int           // writes after which each job flushes; 0 for never
+	Fdatasync    int           // the same once more, counted apart; one flush will do where both are due
 	EndFsync     bool          // a job that writes flushes when its other operations have ended, and then is over
 	Verify       bool          // stamp written data with a CRC-32C, and check what is read
 	Refill       bool          // write new data each time; otherwise each buffer keeps its initial data
