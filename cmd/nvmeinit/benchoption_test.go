@@ -27,6 +27,9 @@ func TestIdleFlags(t *testing.T) {
 		"--rw randwrite --readonly":                  "nvmeinit: --rw=randwrite: it changes the namespace, and --readonly forbids that",
 		"--rw randread --readonly":                   goesOn,
 		"--filename=a --filename=b":                  `nvmeinit: --filename "b": filename=b, and a: all jobs run on one namespace`,
+		"--directory=a --directory=b":                `nvmeinit: --directory "b": directory=b, and a: all jobs run on one namespace`,
+		"--iodepth_batch_submit=64 --iodepth 64":     "without effect here: iodepth_batch_submit\n" + goesOn,
+		"--iodepth_batch_complete_min=16":            `nvmeinit: --iodepth_batch_complete_min "16": an operation begins`,
 		"--ioengine=":                                `nvmeinit: --ioengine "": it is empty`,
 		"--write_iolog=x --direct=1":                 "nvmeinit: --write_iolog: --pcap writes down every packet",
 	} {

@@ -21,6 +21,7 @@ const (
 	noMercy      = "the first operation that fails ends the run; leave the option out"
 	noLeast      = "a rate here is kept however late operations are; their latencies tell"
 	noReplay     = "traces aren't replayed; rwmixread, bssplit and random_distribution make a load as theirs; leave the option out"
+	noCommand    = "nvmeinit runs no other programs; have the shell run the command; leave the option out"
 	noChecking   = "verify reads everything back in the end, and the first block that differs ends the run; leave the option out"
 )
 
@@ -43,14 +44,13 @@ var foreign = map[string]string{
 	"percentage_sequential": "percentage_random is the share of the others",
 	"serialize_overlap":     "with verify writes under way never overlap; leave the option out",
 	"fsync_on_close":        "end_fsync=1 flushes when a job ends",
-	"filename":              noFabric, "directory": noFabric, "ioengine": noFabric, "thread": noFabric, "invalidate": noFabric,
+	"filename":              noFabric, "ioengine": noFabric, "thread": noFabric, "invalidate": noFabric,
 	"allow_file_create": noFabric, "filesize": "size is the length of the range that jobs work on", "disk_util": noFabric, "nrfiles": noFabric, "hipri": noFabric, "fixedbufs": noFabric,
-	"filename_format": noFabric, "create_on_open": noFabric, "ioscheduler": noFabric, "cmd_type": noFabric, "nonvectored": noFabric, "pre_read": noFabric,
+	"filename_format": noFabric, "create_on_open": noFabric, "ioscheduler": noFabric, "pre_read": noFabric, "create_only": noFabric,
 	"registerfiles": noFabric, "sqthread_poll": noFabric, "allow_mounted_write": noFabric, "overwrite": noFabric,
 	"direct": noCache, "buffered": noCache,
 	"cpus_allowed": noPlace, "cpumask": noPlace, "cpus_allowed_policy": noPlace, "numa_cpu_nodes": noPlace, "numa_mem_policy": noPlace,
-	"iodepth_batch": noBatch, "iodepth_batch_submit": noBatch, "iodepth_low": noBatch, "iodepth_batch_complete": noBatch,
-	"iodepth_batch_complete_min": noBatch, "iodepth_batch_complete_max": noBatch,
+	"iodepth_low": noBatch, "iodepth_batch_complete": noBatch, "iodepth_batch_complete_min": noBatch,
 	"scramble_buffers": "refill_buffers has data that are new each time; leave the option out", "zero_buffers": noBuffer, "buffer_pattern": noBuffer,
 	"buffer_compress_percentage": noBuffer, "buffer_compress_chunk": noBuffer, "dedupe_percentage": noBuffer,
 	"dedupe_mode": noBuffer, "dedupe_working_set_percentage": noBuffer, "dedupe_global": noBuffer,
@@ -70,7 +70,16 @@ var foreign = map[string]string{
 	"writefua":              "sync=1 has writes be durable when they end",
 	"exit_what":             "each section runs for its own runtime; leave the option out",
 	"zonemode":              noZones, "zonesize": noZones, "zonerange": noZones, "zoneskip": noZones, "max_open_zones": noZones, "job_max_open_zones": noZones,
-	"prio": noPriority, "prioclass": noPriority, "cmdprio": noPriority, "cmdprio_class": noPriority, "cmdprio_percentage": noPriority, "cmdprio_bssplit": noPriority,
+	"thinktime_spin":   "a job rests without occupying a processor, and thinktime is how long; leave the option out",
+	"thinktime_iotime": "thinktime_blocks says how many operations begin between two rests; leave the option out",
+	"nice":             "nice says with which priority nvmeinit runs, as nice -n 5 nvmeinit bench; leave the option out",
+	"exec_prerun":      noCommand, "exec_postrun": noCommand,
+	"bwavgtime": noLog, "iopsavgtime": noLog,
+	"kb_base":         "k is 1024 bytes; leave the option out",
+	"allrandrepeat":   "randrepeat=0 has each run draw anew; leave the option out",
+	"bs_unaligned":    "sizes are used as given; leave the option out",
+	"sync_file_range": "fsync flushes the namespace after a number of writes",
+	"prio":            noPriority, "prioclass": noPriority, "cmdprio": noPriority, "cmdprio_class": noPriority, "cmdprio_percentage": noPriority, "cmdprio_bssplit": noPriority,
 	"md_per_io_size": noMetadata, "pi_act": noMetadata, "pi_chk": noMetadata, "apptag": noMetadata, "apptag_mask": noMetadata,
 	"continue_on_error": noMercy, "ignore_error": noMercy, "exitall_on_error": noMercy, "error_dump": noMercy,
 	"rate_min": noLeast, "ratemin": noLeast, "rate_iops_min": noLeast,

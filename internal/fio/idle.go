@@ -12,14 +12,18 @@ import (
 // request what is always so here, and that change nothing: commands go to one namespace, past every cache. If
 // another value would change something, the map holds the only value allowed.
 var idle = map[string]string{
-	"ioengine": "", "filename": "", "direct": "1", "thread": "", "invalidate": "", "allow_mounted_write": "",
-	"hipri": "", "fixedbufs": "", "registerfiles": "", "sqthread_poll": "",
+	"ioengine": "", "filename": "", "directory": "", "direct": "1", "thread": "", "invalidate": "", "allow_mounted_write": "",
+	"hipri": "", "fixedbufs": "", "registerfiles": "", "sqthread_poll": "", "sqthread_poll_cpu": "", "nonvectored": "", "cmd_type": "",
+	"userspace_reap": "", "nowait": "", "mem": "", "iomem": "", "mem_align": "", "iomem_align": "", "hugepage-size": "", "lockmem": "", "gtod_cpu": "", "create_fsync": "",
+	"kb_base": "1024", "significant_figures": "", "allrandrepeat": "1", "bs_unaligned": "1", "max-jobs": "", "alloc-size": "", "warnings-fatal": "",
 	"description": "", "clat_percentiles": "1", "unified_rw_reporting": "0", "scramble_buffers": "0",
 	"gtod_reduce": "", "disable_lat": "", "disable_clat": "", "disable_slat": "", "disable_bw_measurement": "", "disable_bw": "",
 	"eta": "", "eta-newline": "", "eta-interval": "",
 	"fadvise_hint": "", "log_entries": "", "do_verify": "1", "verify_fatal": "1", "verify_dump": "", "verify_state_save": "0",
 	"buffered": "0", "lat_percentiles": "0", "slat_percentiles": "0", "zero_buffers": "0",
-	"iodepth_batch": "1", "iodepth_batch_submit": "1", "iodepth_batch_complete": "1", "iodepth_batch_complete_min": "1",
+	// The most that fio hands to the kernel, or takes from it, by one call: it keeps the depth with any.
+	"iodepth_batch": "", "iodepth_batch_submit": "", "iodepth_batch_complete_max": "",
+	"iodepth_batch_complete": "1", "iodepth_batch_complete_min": "1",
 	"nrfiles": "1", "openfiles": "", "file_service_type": "", "fallocate": "", "create_serialize": "", "create_on_open": "0",
 	"unlink": "", "overwrite": "", "random_generator": "", "softrandommap": "", "disk_util": "0", "latency_run": "0", "zonemode": "none",
 	"exitall_on_error": "1", "continue_on_error": "none",
@@ -28,7 +32,10 @@ var idle = map[string]string{
 
 // bare holds those of idle that need no value: alone they request what their name says. fio demands one for the
 // others on its command line, and takes the next argument for it.
-var bare = []string{"thread", "hipri", "fixedbufs", "registerfiles", "sqthread_poll", "zero_buffers", "exitall_on_error"}
+var bare = []string{
+	"thread", "hipri", "fixedbufs", "registerfiles", "sqthread_poll", "userspace_reap", "bs_unaligned", "zero_buffers", "exitall_on_error",
+	"warnings-fatal",
+}
 
 // Idle is an option that changes nothing, as it was given.
 type Idle struct {
@@ -73,12 +80,12 @@ func (s *Idles) take(line int, option, value string) (bool, error) {
 		return false, nil
 	}
 	for _, i := range *s {
-		if option == "filename" && i.Option == option && i.Value != value {
+		if (option == "filename" || option == "directory") && i.Option == option && i.Value != value {
 			before := i.Value
 			if i.Line > 0 {
 				before += fmt.Sprintf(" in line %d", i.Line)
 			}
-			return false, fmt.Errorf("filename=%s, and %s: all jobs run on one namespace, that of --nsid", value, before)
+			return false, fmt.Errorf("%s=%s, and %s: all jobs run on one namespace, that of --nsid", option, value, before)
 		}
 	}
 	*s = append(*s, Idle{line, option, value})

@@ -102,7 +102,8 @@ func TestIdleOptions(t *testing.T) {
 		t.Errorf("global %v, a %v", f.Global, f.Jobs[0].Given())
 	}
 	for _, line := range []string{"hipri", "fixedbufs=1", "description=two words", "clat_percentiles=1", "gtod_reduce=1", "do_verify=1",
-		"verify_dump=1", "buffered=0", "disable_lat=1", "disable_slat=1", "fadvise_hint=0", "log_entries=32768", "iodepth_batch=1", "random_generator=lfsr"} {
+		"verify_dump=1", "buffered=0", "disable_lat=1", "disable_slat=1", "fadvise_hint=0", "log_entries=32768",
+		"iodepth_batch=1", "iodepth_batch_submit=64", "iodepth_batch_complete_max=64", "directory=/mnt", "mem=mmaphuge", "userspace_reap", "random_generator=lfsr"} {
 		if f, err := Parse("x.fio", strings.NewReader("[a]\n"+line)); err != nil || f.Idle.Notice() == "" || len(f.Jobs[0].Given()) != 0 {
 			t.Errorf("%s: %v, %q", line, err, f.Idle.Notice())
 		}
@@ -165,13 +166,13 @@ func TestParseErrors(t *testing.T) {
 		"[a]\ninclude b.fio\n":                  "x.fio:2: include: job files can't include others",
 		"include b.fio\n[a]\n":                  "x.fio:1: include: job files can't include others",
 		"[a]\nrw=read\nnonsense=3\n":            `x.fio:3: there is no option "nonsense"`,
-		"[a]\ndirectory=/tmp\n":                 "x.fio:2: directory: nvmeinit reaches the namespace by itself",
+		"[a]\npre_read=1\n":                     "x.fio:2: pre_read: nvmeinit reaches the namespace by itself",
 		"[a]\nwrite_hist_log=x\n":               "x.fio:2: write_hist_log: write_bw_log, write_iops_log and write_lat_log have",
 		"[a]\ncpus_allowed=0-3\n":               "x.fio:2: cpus_allowed: taskset or numactl",
 		"[a]\nlat_percentiles=1\n":              "x.fio:2: lat_percentiles: percentile_list says",
 		"[a]\nverify_state_save=1\n":            "x.fio:2: verify_state_save: verify reads everything back",
 		"[a]\nclocksource=cpu\n":                "x.fio:2: clocksource: all times are those of one monotonic clock",
-		"[a]\niodepth_batch=8\n":                "x.fio:2: iodepth_batch: an operation begins",
+		"[a]\niodepth_batch_complete_min=8\n":   "x.fio:2: iodepth_batch_complete_min: an operation begins",
 		"[a]\nlatency_run=1\n":                  "x.fio:2: latency_run: latency_target finds",
 		"[a]\nzonemode=zbd\n":                   "x.fio:2: zonemode: the namespace has no zones; jobs with an offset",
 		"[a]\nexitall_on_error=0\n":             "x.fio:2: exitall_on_error: the first operation that fails",
