@@ -13,7 +13,7 @@ const (
 	noFlow       = "rate or rate_iops have jobs go on at rates of their own, and so in proportion; leave the option out"
 	noSettling   = "ramp_time is how long figures have to settle, and write_iops_log shows whether they did; leave the option out"
 	noBatch      = "an operation begins as soon as another ends; leave the option out"
-	noBuffer     = "what is written is random data that nothing can compress; leave the option out"
+	noBuffer     = "what is written is random data that nothing can compress, or zeroes by zero_buffers; leave the option out"
 	noPercentile = "percentile_list says which percentiles of clat_ns are reported; leave the option out"
 	noZones      = "the namespace has no zones; jobs with an offset and a size of their own keep to parts of it; leave the option out"
 	noPriority   = "all commands are equal, and so are all queues; leave the option out"
@@ -51,7 +51,7 @@ var foreign = map[string]string{
 	"direct": noCache, "buffered": noCache,
 	"cpus_allowed": noPlace, "cpumask": noPlace, "cpus_allowed_policy": noPlace, "numa_cpu_nodes": noPlace, "numa_mem_policy": noPlace,
 	"iodepth_low": noBatch, "iodepth_batch_complete": noBatch, "iodepth_batch_complete_min": noBatch,
-	"scramble_buffers": "refill_buffers has data that are new each time; leave the option out", "zero_buffers": noBuffer, "buffer_pattern": noBuffer,
+	"scramble_buffers": "refill_buffers has data that are new each time; leave the option out", "buffer_pattern": noBuffer,
 	"buffer_compress_percentage": noBuffer, "buffer_compress_chunk": noBuffer, "dedupe_percentage": noBuffer,
 	"dedupe_mode": noBuffer, "dedupe_working_set_percentage": noBuffer, "dedupe_global": noBuffer,
 	"clocksource":     "all times are those of one monotonic clock; leave the option out",
@@ -62,7 +62,6 @@ var foreign = map[string]string{
 	"random_generator":      "random offsets need no generator of another kind for large ranges; leave the option out",
 	"softrandommap":         "norandommap lets random offsets repeat; leave the option out",
 	"offset_increment":      "clones of a sequential job begin at different places of the range by themselves; leave the option out",
-	"output":                "results go to standard output; redirect that, as > FILE",
 	"include":               "job files can't include others; put the sections into one file",
 	"thinktime_blocks_type": "operations count when they begin, as with issue; leave the option out",
 	"fill_device":           "a job without a size or a runtime goes through the whole namespace; leave the option out",

@@ -20,7 +20,7 @@ var idle = map[string]string{
 	"gtod_reduce": "", "disable_lat": "", "disable_clat": "", "disable_slat": "", "disable_bw_measurement": "", "disable_bw": "",
 	"eta": "", "eta-newline": "", "eta-interval": "",
 	"fadvise_hint": "", "log_entries": "", "do_verify": "1", "verify_fatal": "1", "verify_dump": "", "verify_state_save": "0",
-	"buffered": "0", "lat_percentiles": "0", "slat_percentiles": "0", "zero_buffers": "0",
+	"buffered": "0", "lat_percentiles": "0", "slat_percentiles": "0",
 	// The most that fio hands to the kernel, or takes from it, by one call: it keeps the depth with any.
 	"iodepth_batch": "", "iodepth_batch_submit": "", "iodepth_batch_complete_max": "",
 	"iodepth_batch_complete": "1", "iodepth_batch_complete_min": "1",
@@ -33,7 +33,7 @@ var idle = map[string]string{
 // bare holds those of idle that need no value: alone they request what their name says. fio demands one for the
 // others on its command line, and takes the next argument for it.
 var bare = []string{
-	"thread", "hipri", "fixedbufs", "registerfiles", "sqthread_poll", "userspace_reap", "bs_unaligned", "zero_buffers", "exitall_on_error",
+	"thread", "hipri", "fixedbufs", "registerfiles", "sqthread_poll", "userspace_reap", "bs_unaligned", "exitall_on_error",
 	"warnings-fatal",
 }
 

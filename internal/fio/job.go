@@ -11,6 +11,7 @@ import (
 // Job is a section of a job file, or what a command line describes.
 type Job struct {
 	loadgen.Spec
+	Heading        string    // of its section of the job file; its Name may be another
 	GroupReporting bool      // clones are reported together
 	Stonewall      bool      // it begins when all jobs before it have ended
 	NewGroup       bool      // it begins a new group of the report, as after a stonewall
@@ -46,7 +47,7 @@ func (j *Job) Clone() *Job {
 // Section returns another job, whose options are those of j until it is given others. Those of j don't count as given.
 func (j *Job) Section(name string) *Job {
 	c := j.Clone()
-	c.Name, c.given = name, nil
+	c.Name, c.Heading, c.given = name, name, nil
 	return c
 }
 

@@ -215,6 +215,10 @@ var options = []Option{
 		set:   func(j *Job, v string) error { return boolean(&j.Refill, v) },
 	},
 	{
+		Name: "zero_buffers", Flag: true, Usage: "write zeroes in place of random data",
+		set: func(j *Job, v string) error { return boolean(&j.Zeroes, v) },
+	},
+	{
 		Name: "sync", Type: "0 or 1", Example: "1", Default: "0", Usage: "1: each write is durable when it ends (FUA)",
 		set: setSync,
 	},

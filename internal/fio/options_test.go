@@ -159,6 +159,8 @@ func TestValues(t *testing.T) {
 		{"log_avg_msec", "3600000", func(j *Job) bool { return j.LogEvery == time.Hour }},
 		{"log_offset", "", func(j *Job) bool { return j.Logs.offsets }},
 		{"refill_buffers", "", func(j *Job) bool { return j.Refill }},
+		{"zero_buffers", "", func(j *Job) bool { return j.Zeroes }},
+		{"zero_buffers", "0", func(j *Job) bool { return !j.Zeroes }},
 		{"refill_buffers", "0", func(j *Job) bool { return !j.Refill }},
 		{"percentage_random", "80", func(j *Job) bool { return j.Sequential == [3]int{20, 20, 20} }},
 		{"percentage_random", "100,0", func(j *Job) bool { return j.Sequential == [3]int{0, 100, 100} }},

@@ -1,6 +1,7 @@
 package loadgen
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -39,6 +40,8 @@ func (s *Spec) Check() error {
 		return fmt.Errorf("fsync=%d: want a number from 0", s.Fsync)
 	case s.Fdatasync < 0:
 		return fmt.Errorf("fdatasync=%d: want a number from 0", s.Fdatasync)
+	case s.Zeroes && s.Verify:
+		return errors.New("zero_buffers: verify writes data that differ everywhere; want one of them")
 	case s.OffsetPercent < 0 || s.OffsetPercent >= 100:
 		return fmt.Errorf("offset=%d%%: want less than 100%%", s.OffsetPercent)
 	case s.SizePercent < 0 || s.SizePercent > 100:

@@ -39,6 +39,7 @@ func TestValidate(t *testing.T) {
 		{func(s *Spec) { s.Loops = -1 }, "loops=-1: want"},
 		{func(s *Spec) { s.NumberIOs = -1 }, "number_ios=-1: want"},
 		{func(s *Spec) { s.Fsync = -1 }, "fsync=-1: want"},
+		{func(s *Spec) { s.Zeroes, s.Verify = true, true }, "zero_buffers: verify writes"},
 		{func(s *Spec) { s.Fdatasync = -1 }, "fdatasync=-1: want"},
 		{func(s *Spec) { s.Offset = fakeSize }, "offset="},
 		{func(s *Spec) { s.Size = fakeSize + 512 }, "size="},

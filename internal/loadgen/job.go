@@ -81,7 +81,11 @@ func newJob(t *task, clone int, q Queue, span int64) (*job, error) {
 			j.release()
 			return nil, err
 		}
-		_, _ = j.fresh.Read(mem) // incompressible data
+		if s.Zeroes {
+			clear(mem)
+		} else {
+			_, _ = j.fresh.Read(mem) // incompressible data
+		}
 		io.mem = mem
 		if t.ledger != nil {
 			io.version = make([]uint32, int64(size)/t.ledger.unit)

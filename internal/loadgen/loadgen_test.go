@@ -345,6 +345,34 @@ func testRefill(t *testing.T, rw string, refill bool) {
 	}
 }
 
+// TestZeroes: a job that writes zeroes writes nothing else, not even where it has read before, or refills its buffers.
+func TestZeroes(t *testing.T) {
+	for _, rw := range []string{"write", "randrw", "trimwrite"} {
+		for _, refill := range []bool{true, false} {
+			synctest.Test(t, func(t *testing.T) {
+				s := spec(rw)
+				s.Zeroes, s.Refill, s.IODepth = true, refill, 3
+				var writes, others atomic.Int32
+				d := &fakeDevice{delay: time.Millisecond, seen: func(io *IO) {
+					switch io.Op {
+					case Read:
+						io.Buf[0] = 1
+					case Write:
+						writes.Add(1)
+						if slices.Max(io.Buf) > 0 {
+							others.Add(1)
+						}
+					}
+				}}
+				mustRun(t, d, s)
+				if writes.Load() < 20 || others.Load() > 0 {
+					t.Errorf("%s, refill %v: %d of %d writes have other data", rw, refill, others.Load(), writes.Load())
+				}
+			})
+		}
+	}
+}
+
 // TestSeedOfData: jobs with different seeds write different data, so that a target that deduplicates stores both.
 func TestSeedOfData(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

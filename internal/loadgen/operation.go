@@ -90,12 +90,22 @@ func (j *job) endSync(io *IO) bool {
 	return true
 }
 
-// refill gives io new data to write, if requested. Called with mu held.
+// refill gives io new data to write, if requested, or zeroes where a read may have left others. Called with mu held.
 func (j *job) refill(io *IO) bool {
-	if io.Op != Write || !j.task.spec.Refill {
+	s := j.task.spec
+	switch {
+	case io.Op != Write:
+		return false
+	case s.Zeroes:
+		if !s.Does(Read) {
+			return false // the buffer is as it was
+		}
+		clear(io.Buf)
+	case s.Refill:
+		fillNoise(io.Buf, j.fresh.Uint64())
+	default:
 		return false
 	}
-	fillNoise(io.Buf, j.fresh.Uint64())
 	return true
 }
 

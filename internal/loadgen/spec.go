@@ -52,6 +52,7 @@ type Spec struct {
 	EndFsync     bool          // a job that writes flushes when its other operations have ended, and then is over
 	Verify       bool          // stamp written data with a CRC-32C, and check what is read
 	Refill       bool          // write new data each time; otherwise each buffer keeps its initial data
+	Zeroes       bool          // write zeroes; Refill makes no difference then
 	LogEvery     time.Duration // the length of each of JobResult.Windows; 0 for none
 	LogEach      bool          // record JobResult.Entries instead
 	Seed         uint64        // of the random offsets and data
