@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -26,7 +27,9 @@ type benchFlags struct {
 	readonly    bool
 	line        lineJobs // the job options
 	idle        fio.Idles
+	sections    []string // of the job file; nil for all
 	output      cli.Format
+	results     string // file
 	metrics     string
 	campaign    campaignFlags
 
@@ -73,10 +76,14 @@ Patterns that write or trim destroy the content of the namespace.`,
 			if err := f.read(c, args); err != nil {
 				return err
 			}
-			if f.campaign.wanted() {
-				return runCampaign(c, f)
+			out, err := openResults(c, f.results)
+			if err != nil {
+				return err
 			}
-			return bench(c, f)
+			if f.campaign.wanted() {
+				return out.close(runCampaign(c, f))
+			}
+			return out.close(bench(c, f))
 		},
 	}
 	fl := cli.NewFlags()
@@ -93,6 +100,8 @@ Patterns that write or trim destroy the content of the namespace.`,
 	fl.BoolVar(&f.readonly, "readonly", false, "refuse jobs that write or trim")
 	cli.OutputFlag(fl, &f.output, cli.JSONPlus)
 	fl.Lookup("output-format").Usage += " with every latency that was counted"
+	fl.StringVar(&f.results, "output", "", "`FILE` for the results, in place of standard output; what it holds is overwritten")
+	fl.StringArrayVar(&f.sections, "section", nil, "`NAME` of the only section of the job file to run; repeat for more")
 	fl.StringVar(&f.metrics, "metrics", "", "`ADDRESS:PORT` to serve metrics for Prometheus on meanwhile")
 	f.conn.paths.add(c, "any of these")
 	f.conn.add(c, true) // but for --timeout, which is fio's other name of runtime
@@ -100,8 +109,12 @@ Patterns that write or trim destroy the content of the namespace.`,
 	return c
 }
 
-// foreignFlag says why bench doesn't have a flag that fio has.
+// foreignFlag says why bench doesn't have a flag that fio has, or not for that purpose.
 func foreignFlag(c *cobra.Command, err error) error {
+	var bad *pflag.InvalidValueError
+	if errors.As(err, &bad) && bad.GetFlag().Name == "output-format" && strings.ContainsAny(bad.GetValue(), "./") {
+		return cli.Usage("-o %q: %v; is --output %[1]s meant?", bad.GetValue(), bad.Unwrap())
+	}
 	var unknown *pflag.NotExistError
 	if errors.As(err, &unknown) {
 		if why := fio.Foreign(unknown.GetSpecifiedName()); why != "" {
@@ -153,10 +166,13 @@ func (f *benchFlags) readJobs(c *cobra.Command, args []string) error {
 	if len(f.line.named) > 0 {
 		f.global = f.line.common.Given()
 	}
-	if len(args) > 0 {
+	switch {
+	case len(args) > 0:
 		if err := f.readFile(c, args[0]); err != nil {
 			return err
 		}
+	case len(f.sections) > 0:
+		return cli.Usage("--section %q: only a job file has sections, and none is given", f.sections[0])
 	}
 	number := 0
 	for _, j := range f.jobs {
@@ -178,7 +194,10 @@ func (f *benchFlags) readFile(c *cobra.Command, path string) error {
 	if err != nil {
 		return err
 	}
-	f.jobs, f.file, f.global = file.Jobs, path, file.Global
+	if f.jobs, err = f.chosen(file.Jobs); err != nil {
+		return cli.Usage("%s: %w", path, err)
+	}
+	f.file, f.global = path, file.Global
 	if notice := file.Idle.Notice(); notice != "" {
 		fmt.Fprintf(c.ErrOrStderr(), "%s: %s\n", path, notice)
 	}
@@ -188,6 +207,23 @@ func (f *benchFlags) readFile(c *cobra.Command, path string) error {
 		}
 	}
 	return nil
+}
+
+// chosen returns those of the jobs of a file that --section names, or all of them.
+func (f *benchFlags) chosen(jobs []*fio.Job) ([]*fio.Job, error) {
+	for _, name := range f.sections {
+		if !slices.ContainsFunc(jobs, func(j *fio.Job) bool { return j.Heading == name }) {
+			headings := make([]string, len(jobs))
+			for i, j := range jobs {
+				headings[i] = j.Heading
+			}
+			return nil, fmt.Errorf("--section %q: want one of %s", name, strings.Join(headings, ", "))
+		}
+	}
+	if len(f.sections) == 0 {
+		return jobs, nil
+	}
+	return slices.DeleteFunc(jobs, func(j *fio.Job) bool { return !slices.Contains(f.sections, j.Heading) }), nil
 }
 
 // check checks what needs no connection of a job.
