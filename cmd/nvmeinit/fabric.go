@@ -60,6 +60,9 @@ func openFabric(f *connFlags) (*fabric, error) {
 func (f *connFlags) addresses() (remote netip.AddrPort, local netip.Addr, err error) {
 	addr, err := cli.ParseHost(f.traddr)
 	if err != nil {
+		if flags := flagsFor(f.traddr, f.transport); flags != "" {
+			return remote, local, cli.Usage("-a: %w; is %s meant?", err, flags)
+		}
 		return remote, local, cli.Usage("-a: %w", err)
 	}
 	if addr.IsUnspecified() {

@@ -60,6 +60,7 @@ Flags are named as nvme-cli and fio name them.`,
 	}
 	root.SetGlobalNormalizationFunc(alias)
 	for _, c := range root.Commands() {
+		c.SuggestFor, c.Args = otherNames[c.Name()], misplaced(c.Args)
 		run := c.RunE
 		c.RunE = func(c *cobra.Command, args []string) error { return remedied(run(c, args)) }
 	}

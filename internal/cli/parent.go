@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -29,9 +30,15 @@ func unknownCommand(c *cobra.Command, name string) error {
 	}
 	var names []string
 	for _, sub := range c.Commands() {
+		if slices.Contains(sub.SuggestFor, name) {
+			return Usage("there is no command %q; is %s meant? see %s %[2]s --help", name, sub.Name(), c.CommandPath())
+		}
 		if sub.IsAvailableCommand() {
 			names = append(names, sub.Name())
 		}
+	}
+	if c.Flags().Lookup(name) != nil { // as for version
+		return Usage("there is no command %q; is --%[1]s meant? see %s --help", name, c.CommandPath())
 	}
 	if meant := similar(name, names); meant != "" {
 		return Usage("there is no command %q; is %s meant? see %s --help", name, meant, c.CommandPath())

@@ -1,0 +1,62 @@
+package main
+
+import (
+	"net"
+	"net/netip"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/nvme-anywhere/nvmeof/internal/cli"
+)
+
+// otherNames holds what nvme-cli, or fio's users, call commands of ours.
+var otherNames = map[string][]string{
+	"bench":     {"fio", "perf"},
+	"discard":   {"dsm", "trim", "unmap"},
+	"discover":  {"list-subsys"},
+	"show-regs": {"get-property"},
+	"get-log": {
+		"boot-part-log", "changed-ns-list-log", "endurance-event-agg-log", "endurance-log", "lba-status-log", "media-unit-stat-log",
+		"mi-cmd-support-effects-log", "pred-lat-event-agg-log", "predictable-lat-log", "resv-notif-log", "self-test-log",
+		"supported-cap-config-log", "telemetry-log",
+	},
+}
+
+// misplaced refuses what names a target as an argument of c, which has flags for that, and leaves other arguments to
+// check.
+func misplaced(check cobra.PositionalArgs) cobra.PositionalArgs {
+	return func(c *cobra.Command, args []string) error {
+		for _, arg := range args {
+			if flags := flagsFor(arg, cli.Or(cli.Transports())); flags != "" && c.Flags().Lookup("traddr") != nil {
+				return cli.Usage("%s: flags say where the target is: want %s; see %s --help", arg, flags, c.CommandPath())
+			}
+		}
+		return check(c, args)
+	}
+}
+
+// flagsFor returns the flags for a target that is named as an endpoint, an address or a device; "" for anything else. The
+// transport is that of an address.
+func flagsFor(arg, transport string) string {
+	if strings.HasPrefix(arg, "/dev/nvme") || strings.HasPrefix(arg, "/dev/ng") {
+		return "-t, -a and, for a namespace, --nsid in place of a device"
+	}
+	rest := arg
+	scheme, behind, isURL := strings.Cut(arg, "://")
+	if isURL {
+		transport, rest = scheme, behind
+	}
+	host, port, err := net.SplitHostPort(rest)
+	if err != nil {
+		host, port = strings.Trim(rest, "[]"), ""
+	}
+	if _, err := netip.ParseAddr(host); err != nil && !isURL || host == "" {
+		return ""
+	}
+	flags := "-t " + transport + " -a " + host
+	if port != "" {
+		flags += " -s " + port
+	}
+	return flags
+}

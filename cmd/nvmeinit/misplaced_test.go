@@ -1,0 +1,45 @@
+package main
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/nvme-anywhere/nvmeof/internal/cli"
+)
+
+// TestOtherNames: who calls a command as nvme-cli does, or names a target by an argument, is told what to write.
+func TestOtherNames(t *testing.T) {
+	for args, want := range map[string]string{
+		"dsm -n 1":                      `nvmeinit: there is no command "dsm"; is discard meant? see nvmeinit discard --help`,
+		"resv-notif-log":                `nvmeinit: there is no command "resv-notif-log"; is get-log meant? see nvmeinit get-log --help`,
+		"version":                       `nvmeinit: there is no command "version"; is --version meant?`,
+		"bench rdma://host:4420":        "nvmeinit: rdma://host:4420: flags say where the target is: want -t rdma -a host -s 4420; see nvmeinit bench --help",
+		"bench a.fio tcp://[::1]":       "nvmeinit: tcp://[::1]: flags say where the target is: want -t tcp -a ::1;",
+		"list 192.0.2.1:4421":           "nvmeinit: 192.0.2.1:4421: flags say where the target is: want -t rdma or tcp -a 192.0.2.1 -s 4421;",
+		"discover 192.0.2.1":            "nvmeinit: 192.0.2.1: flags say where the target is: want -t rdma or tcp -a 192.0.2.1;",
+		"id-ns /dev/nvme0n1":            "nvmeinit: /dev/nvme0n1: flags say where the target is: want -t, -a and, for a namespace, --nsid in place of a device;",
+		"list host":                     `nvmeinit: list takes flags only, not "host"`,
+		"list -t tcp -a 192.0.2.1:4420": `nvmeinit: -a: "192.0.2.1:4420" is not an IP address: want one as 192.0.2.1 or 2001:db8::1; is -t tcp -a 192.0.2.1 -s 4420 meant?`,
+		"list -t rdma -a rdma://h:1":    `nvmeinit: -a: "rdma://h:1" is not an IP address: want one as 192.0.2.1 or 2001:db8::1; is -t rdma -a h -s 1 meant?`,
+		"show-hostnqn 192.0.2.1":        `nvmeinit: show-hostnqn takes flags only, not "192.0.2.1"`,
+	} {
+		root := newRoot()
+		var says strings.Builder
+		root.SetArgs(strings.Fields(args))
+		if code := cli.Execute(t.Context(), root, &says); code != cli.ExitUsage || !strings.HasPrefix(says.String(), want) {
+			t.Errorf("%s: exit code %d, %q, want %q", args, code, says.String(), want)
+		}
+	}
+	for name, others := range otherNames {
+		root := newRoot()
+		if c, _, err := root.Find([]string{name}); err != nil || c == root {
+			t.Errorf("there is no command %s that %v could mean: %v", name, others, err)
+		}
+		for _, c := range root.Commands() {
+			if slices.Contains(others, c.Name()) {
+				t.Errorf("%s is a command itself", c.Name())
+			}
+		}
+	}
+}
