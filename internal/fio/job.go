@@ -18,8 +18,10 @@ type Job struct {
 	Percentiles    []float64 // to report; nil for fio's
 	Logs           Logs
 
-	sized [loadgen.Directions]sizing // which option set BS
-	given []setting                  // in order: one that is repeated may add to what it said before
+	sized   [loadgen.Directions]sizing // which option set BS
+	exitAll bool                       // when a clone ends, others end too
+	exits   exitWhat                   // which
+	given   []setting                  // in order: one that is repeated may add to what it said before
 }
 
 // setting is an option as it was given.
@@ -111,25 +113,53 @@ func (j *Job) Apply(others ...*Job) error {
 	return nil
 }
 
-// Phases splits jobs at stonewalls: the jobs of a phase run in parallel, and phases one after another.
+// exitWhat is what exitall ends.
+type exitWhat string
+
+// Kinds of exitWhat.
+const (
+	exitGroup exitWhat = "group"
+	exitPhase exitWhat = "stonewall"
+	exitAll   exitWhat = "all"
+)
+
+var exitWhats = []string{string(exitGroup), string(exitPhase), string(exitAll)}
+
+// Phases splits jobs at stonewalls: the jobs of a phase run in parallel, and phases one after another. Those behind a
+// phase whose end is to end everything are left out.
 func Phases(jobs []*Job) [][]*Job {
 	var phases [][]*Job
+	over := false
 	for _, j := range jobs {
 		if len(phases) == 0 || j.Stonewall {
+			if over {
+				break
+			}
 			phases = append(phases, nil)
 		}
 		last := len(phases) - 1
 		phases[last] = append(phases[last], j)
+		over = over || j.exitAll && j.exits == exitAll
 	}
 	return phases
 }
 
-// Specs returns the specs of jobs for the load generator.
+// Specs returns the specs of the jobs of a phase for the load generator.
 func Specs(jobs []*Job) []loadgen.Spec {
 	specs := make([]loadgen.Spec, len(jobs))
+	group := 0
 	for i, j := range jobs {
 		specs[i] = j.Spec
 		specs[i].LogEach = j.logsEach()
+		if j.NewGroup {
+			group++
+		}
+		switch specs[i].Group = group; {
+		case j.exitAll && (j.exits == "" || j.exits == exitGroup):
+			specs[i].Exit = loadgen.ExitGroup
+		case j.exitAll:
+			specs[i].Exit = loadgen.ExitRun
+		}
 	}
 	return specs
 }

@@ -289,7 +289,22 @@ var options = []Option{
 		set: func(j *Job, v string) error { return boolean(&j.Stonewall, v) },
 	},
 	{
-		Name: "new_group", Flag: true, Usage: "begin a new group, as groupid and bw_agg of the JSON count them",
+		Name: "exitall", Flag: true, Usage: "when the job or one of its clones ends, others end too",
+		set: func(j *Job, v string) error { return boolean(&j.exitAll, v) },
+	},
+	{
+		Name: "exit_what", Type: english.WordSeries(exitWhats, "or"), Choices: exitWhats, Example: "all", Default: string(exitGroup),
+		Usage: "which those are: those of its group, all that run, or also those behind a stonewall",
+		set: func(j *Job, v string) error {
+			if !slices.Contains(exitWhats, v) {
+				return fmt.Errorf("want %s", english.WordSeries(exitWhats, "or"))
+			}
+			j.exits = exitWhat(v)
+			return nil
+		},
+	},
+	{
+		Name: "new_group", Flag: true, Usage: "begin a new group, as groupid and bw_agg of the JSON count them and exitall ends them",
 		set: func(j *Job, v string) error { return boolean(&j.NewGroup, v) },
 	},
 	{

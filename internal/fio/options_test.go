@@ -2,6 +2,7 @@ package fio
 
 import (
 	"errors"
+	"fmt"
 	"reflect"
 	"slices"
 	"strings"
@@ -159,6 +160,8 @@ func TestValues(t *testing.T) {
 		{"log_avg_msec", "3600000", func(j *Job) bool { return j.LogEvery == time.Hour }},
 		{"log_offset", "", func(j *Job) bool { return j.Logs.offsets }},
 		{"refill_buffers", "", func(j *Job) bool { return j.Refill }},
+		{"exitall", "", func(j *Job) bool { return Specs([]*Job{j})[0].Exit == loadgen.ExitGroup }},
+		{"exit_what", "stonewall", func(j *Job) bool { return Specs([]*Job{j})[0].Exit == loadgen.ExitNone }},
 		{"zero_buffers", "", func(j *Job) bool { return j.Zeroes }},
 		{"zero_buffers", "0", func(j *Job) bool { return !j.Zeroes }},
 		{"refill_buffers", "0", func(j *Job) bool { return !j.Refill }},
@@ -262,6 +265,30 @@ func TestBadValues(t *testing.T) {
 		err := NewJob("test").Set(c.option, c.value)
 		if err == nil || !strings.Contains(err.Error(), c.option+"="+c.value) || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s=%s: %v, want it to say %q", c.option, c.value, err, c.says)
+		}
+	}
+}
+
+// TestExitAll: exit_what says which jobs exitall ends; those behind a stonewall don't begin with all.
+func TestExitAll(t *testing.T) {
+	for what, want := range map[string]string{
+		"group": "[{1 0} {0 0} {0 1}] 2", "stonewall": "[{2 0} {0 0} {0 1}] 2", "all": "[{2 0} {0 0} {0 1}] 1",
+	} {
+		f, err := Parse("x.fio", strings.NewReader("[a]\nexitall\nexit_what="+what+"\n[b]\n[c]\nnew_group\n[d]\nstonewall\n"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		type exit struct {
+			kind  loadgen.Exit
+			group int
+		}
+		var got []exit
+		phases := Phases(f.Jobs)
+		for _, s := range Specs(phases[0]) {
+			got = append(got, exit{s.Exit, s.Group})
+		}
+		if text := fmt.Sprint(got, len(phases)); text != want {
+			t.Errorf("%s: %s, want %s", what, text, want)
 		}
 	}
 }

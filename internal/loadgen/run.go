@@ -40,6 +40,7 @@ func Run(ctx context.Context, dev Device, specs []Spec, o Options) (*Result, err
 	if err := r.makeTasks(dev, specs); err != nil {
 		return nil, err
 	}
+	r.exits = make(chan *task, len(r.jobs)) // each job ends once
 	if err := r.drive(ctx, r.jobs); err != nil {
 		return nil, err
 	}
@@ -60,6 +61,7 @@ type run struct {
 	idle    chan struct{} // closed when the last task is idle
 	failing sync.Once
 	failed  chan struct{} // closed when an operation failed
+	exits   chan *task    // whose Exit is due: a job has ended
 
 	series    []Sample
 	last      [ops]Measured // of all jobs, at the last sample
@@ -173,6 +175,8 @@ func (r *run) wait(ctx context.Context) {
 			return
 		case <-timer.C:
 			act()
+		case t := <-r.exits:
+			r.exit(t)
 		case <-r.failed:
 			stop = true
 		case <-ctx.Done():
@@ -187,6 +191,15 @@ func (r *run) wait(ctx context.Context) {
 			}
 			<-r.idle
 			return
+		}
+	}
+}
+
+// exit ends the tasks that are to end with t.
+func (r *run) exit(t *task) {
+	for _, o := range r.tasks {
+		if t.spec.Exit == ExitRun || o.spec.Group == t.spec.Group {
+			o.halt()
 		}
 	}
 }

@@ -56,8 +56,20 @@ type Spec struct {
 	LogEvery     time.Duration // the length of each of JobResult.Windows; 0 for none
 	LogEach      bool          // record JobResult.Entries instead
 	Seed         uint64        // of the random offsets and data
+	Exit         Exit          // which other jobs end when a job does
+	Group        int           // of the jobs that ExitGroup ends
 	Number       int           // of the first job, among all that run now or ran before: each draws differently
 }
+
+// Exit says which other jobs of a run end when a job does, whatever they still have to do.
+type Exit int
+
+// Kinds of Exit.
+const (
+	ExitNone  Exit = iota
+	ExitGroup      // those of its Group
+	ExitRun        // all
+)
 
 // Split gives the sizes of operations: a mix of Shares.
 type Split []Share

@@ -166,6 +166,9 @@ func (t *task) halt() {
 
 // jobIdle is called by each job when none of its operations is outstanding any more.
 func (t *task) jobIdle() {
+	if t.spec.Exit != ExitNone && !t.run.verifying {
+		t.run.exits <- t
+	}
 	if t.running.Add(-1) == 0 {
 		t.finish()
 		t.run.taskIdle()
