@@ -40,13 +40,15 @@ type benchFlags struct {
 	global map[string]string
 }
 
+const benchName = "bench"
+
 // defaultName is the name of a job on the command line that gives none.
 const defaultName = "bench"
 
 func newBench() *cobra.Command {
 	f := &benchFlags{line: lineJobs{common: fio.NewJob(defaultName)}}
 	c := &cobra.Command{
-		Use:   "bench -t TRANSPORT -a ADDRESS --rw PATTERN [JOBFILE]",
+		Use:   benchName + " -t TRANSPORT -a ADDRESS --rw PATTERN [JOBFILE]",
 		Short: "Benchmark a namespace as fio does",
 		Long: `bench runs jobs of reads, writes and trims, and reports operations and bytes a second,
 latency percentiles, and the processor time of this side. Job options, job files (- is

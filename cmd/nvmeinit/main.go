@@ -12,7 +12,11 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
-func main() { os.Exit(cli.Main(newRoot())) }
+func main() {
+	root := newRoot()
+	root.SetArgs(doubleDashed(root, os.Args[1:]))
+	os.Exit(cli.Main(root))
+}
 
 // Groups of commands.
 const (

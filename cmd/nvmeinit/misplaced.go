@@ -3,6 +3,7 @@ package main
 import (
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -59,4 +60,24 @@ func flagsFor(arg, transport string) string {
 		flags += " -s " + port
 	}
 	return flags
+}
+
+// doubleDashed returns args with two dashes in front of those of bench's options that have one, which is enough for
+// fio: -rw=read would be taken for -r w=read.
+func doubleDashed(root *cobra.Command, args []string) []string {
+	c, _, err := root.Find(args)
+	if err != nil || c.Name() != benchName {
+		return args
+	}
+	args = slices.Clone(args)
+	for i, arg := range args {
+		if arg == "--" {
+			break
+		}
+		name, _, _ := strings.Cut(strings.TrimPrefix(arg, "-"), "=")
+		if strings.HasPrefix(arg, "-") && len(name) > 1 && c.Flags().Lookup(name) != nil {
+			args[i] = "-" + arg
+		}
+	}
+	return args
 }

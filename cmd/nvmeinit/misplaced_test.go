@@ -31,6 +31,15 @@ func TestOtherNames(t *testing.T) {
 			t.Errorf("%s: exit code %d, %q, want %q", args, code, says.String(), want)
 		}
 	}
+	for args, want := range map[string]string{
+		"bench -t tcp -rw=randread -iodepth=128 -bs 4k -name=x --size=1g": "bench -t tcp --rw=randread --iodepth=128 --bs 4k --name=x --size=1g",
+		"bench -i4 -gG -q nqn.x -xyz=1 - -- -rw":                          "bench -i4 -gG -q nqn.x -xyz=1 - -- -rw",
+		"list -nsid=1":                                                    "list -nsid=1",
+	} {
+		if got := strings.Join(doubleDashed(newRoot(), strings.Fields(args)), " "); got != want {
+			t.Errorf("%s: %s, want %s", args, got, want)
+		}
+	}
 	for name, others := range otherNames {
 		root := newRoot()
 		if c, _, err := root.Find([]string{name}); err != nil || c == root {
