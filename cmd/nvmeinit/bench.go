@@ -127,6 +127,11 @@ func foreignFlag(c *cobra.Command, err error) error {
 }
 
 func jobFileArg(c *cobra.Command, args []string) error {
+	for _, arg := range args {
+		if name, _, assigns := strings.Cut(arg, "="); assigns && slices.Contains(fio.Names(), name) {
+			return cli.Usage("%s: want dashes in front, as --%[1]s, or a job file", arg)
+		}
+	}
 	if len(args) > 1 {
 		return cli.Usage("%s takes one job file, not %q too; see %s --help", c.Name(), args[1], c.CommandPath())
 	}

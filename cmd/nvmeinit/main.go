@@ -65,6 +65,9 @@ Flags are named as nvme-cli and fio name them.`,
 	root.SetGlobalNormalizationFunc(alias)
 	for _, c := range root.Commands() {
 		c.SuggestFor, c.Args = otherNames[c.Name()], misplaced(c.Args)
+		if c.Name() != benchName { // whose flags are fio's
+			c.SetFlagErrorFunc(otherFlag)
+		}
 		run := c.RunE
 		c.RunE = func(c *cobra.Command, args []string) error { return remedied(run(c, args)) }
 	}

@@ -1,12 +1,14 @@
 package main
 
 import (
+	"errors"
 	"net"
 	"net/netip"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/nvme-anywhere/nvmeof/internal/cli"
 )
@@ -22,6 +24,28 @@ var otherNames = map[string][]string{
 		"mi-cmd-support-effects-log", "pred-lat-event-agg-log", "predictable-lat-log", "resv-notif-log", "self-test-log",
 		"supported-cap-config-log", "telemetry-log",
 	},
+}
+
+// otherFlags holds those of nvme-cli's flags for ranges, which it counts in blocks, and for files whose purpose others of
+// ours have.
+var otherFlags = map[string][]string{
+	"start-block": {"offset"}, "slbs": {"offset"}, "sdlba": {"to"},
+	"block-count": {"length"}, "blocks": {"length"}, "data-size": {"length"},
+	"data": {"input", "output"},
+}
+
+// otherFlag says which flag of c is meant by one of nvme-cli's.
+func otherFlag(c *cobra.Command, err error) error {
+	var unknown *pflag.NotExistError
+	if errors.As(err, &unknown) {
+		for _, name := range otherFlags[unknown.GetSpecifiedName()] {
+			if f := c.Flags().Lookup(name); f != nil {
+				_, usage := pflag.UnquoteUsage(f)
+				return cli.Usage("%w; is --%s meant: %s?", err, name, usage)
+			}
+		}
+	}
+	return c.Root().FlagErrorFunc()(c, err)
 }
 
 // misplaced refuses what names a target as an argument of c, which has flags for that, and leaves other arguments to

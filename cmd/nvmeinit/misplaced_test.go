@@ -22,6 +22,13 @@ func TestOtherNames(t *testing.T) {
 		"list host":                     `nvmeinit: list takes flags only, not "host"`,
 		"list -t tcp -a 192.0.2.1:4420": `nvmeinit: -a: "192.0.2.1:4420" is not an IP address: want one as 192.0.2.1 or 2001:db8::1; is -t tcp -a 192.0.2.1 -s 4420 meant?`,
 		"list -t rdma -a rdma://h:1":    `nvmeinit: -a: "rdma://h:1" is not an IP address: want one as 192.0.2.1 or 2001:db8::1; is -t rdma -a h -s 1 meant?`,
+		"bench rw=randread":             "nvmeinit: rw=randread: want dashes in front, as --rw=randread, or a job file",
+		"bench --jobs 4":                "nvmeinit: unknown flag: --jobs; see nvmeinit bench --help",
+		"read --start-block 0":          "nvmeinit: unknown flag: --start-block; is --offset meant: ",
+		"write --data f":                "nvmeinit: unknown flag: --data; is --input meant: ",
+		"read --data f":                 "nvmeinit: unknown flag: --data; is --output meant: ",
+		"list --data f":                 "nvmeinit: unknown flag: --data; ",
+		"discard --blocks 8":            "nvmeinit: unknown flag: --blocks; is --length meant: ",
 		"show-hostnqn 192.0.2.1":        `nvmeinit: show-hostnqn takes flags only, not "192.0.2.1"`,
 	} {
 		root := newRoot()
