@@ -72,7 +72,7 @@ func (f *benchFlags) fits(ns *host.Namespace) error {
 	for _, jobs := range fio.Phases(f.jobs) {
 		for _, depth := range f.depthsOf(jobs) {
 			for _, j := range f.jobsAt(jobs, depth) {
-				err := j.Validate(ns.Size(), ns.BlockSize())
+				err := j.Fit(ns.Size(), ns.BlockSize())
 				if err == nil {
 					err = fitsCommand(j, ns)
 				}

@@ -27,7 +27,7 @@ func printResult(w io.Writer, results []fio.Reported) {
 func printJob(w io.Writer, r *fio.Reported) {
 	s := r.Spec
 	fmt.Fprintf(w, "%s: rw=%s, bs=%s, iodepth=%d, numjobs=%d, ran %.2f s\n",
-		jobTitle(r), s.RW, blockSizes(s), s.IODepth, s.NumJobs, r.Duration.Seconds())
+		jobTitle(r), s.RW, blockSizes(s), s.IODepth, r.Job.NumJobs, r.Duration.Seconds())
 	percentiles := r.Job.Percentiles
 	if percentiles == nil {
 		percentiles = shownPercentiles
@@ -89,8 +89,8 @@ func soughtText(r *fio.Reported) string {
 
 // jobTitle returns the name of a job, and which clone it is if clones are shown separately.
 func jobTitle(r *fio.Reported) string {
-	if r.Spec.NumJobs > r.Clones {
-		return fmt.Sprintf("%s (job %d of %d)", r.Spec.Name, r.Clone+1, r.Spec.NumJobs)
+	if r.Job.NumJobs > r.Clones {
+		return fmt.Sprintf("%s (job %d of %d)", r.Spec.Name, r.Clone+1, r.Job.NumJobs)
 	}
 	return r.Spec.Name
 }

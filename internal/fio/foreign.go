@@ -60,7 +60,6 @@ var foreign = map[string]string{
 	"wait_for":              "stonewall has a section begin when those before it have ended",
 	"random_generator":      "random offsets need no generator of another kind for large ranges; leave the option out",
 	"softrandommap":         "norandommap lets random offsets repeat; leave the option out",
-	"offset_increment":      "clones of a sequential job begin at different places of the range by themselves; leave the option out",
 	"include":               "job files can't include others; put the sections into one file",
 	"thinktime_blocks_type": "operations count when they begin, as with issue; leave the option out",
 	"fill_device":           "a job without a size or a runtime goes through the whole namespace; leave the option out",

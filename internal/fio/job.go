@@ -1,7 +1,9 @@
 package fio
 
 import (
+	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -19,6 +21,8 @@ type Job struct {
 	Logs           Logs
 
 	sized   [loadgen.Directions]sizing // which option set BS
+	step    int64                      // bytes from the offset of a clone to that of the next
+	stepBy  int                        // the same in percent of the namespace
 	exitAll bool                       // when a clone ends, others end too
 	exits   exitWhat                   // which
 	given   []setting                  // in order: one that is repeated may add to what it said before
@@ -144,22 +148,54 @@ func Phases(jobs []*Job) [][]*Job {
 	return phases
 }
 
-// Specs returns the specs of the jobs of a phase for the load generator.
+// Specs returns the specs of the jobs of a phase for the load generator. Clones with offsets of their own have one each.
 func Specs(jobs []*Job) []loadgen.Spec {
-	specs := make([]loadgen.Spec, len(jobs))
+	var specs []loadgen.Spec
 	group := 0
-	for i, j := range jobs {
-		specs[i] = j.Spec
-		specs[i].LogEach = j.logsEach()
+	for _, j := range jobs {
+		s := j.Spec
+		s.LogEach = j.logsEach()
 		if j.NewGroup {
 			group++
 		}
-		switch specs[i].Group = group; {
+		switch s.Group = group; {
 		case j.exitAll && (j.exits == "" || j.exits == exitGroup):
-			specs[i].Exit = loadgen.ExitGroup
+			s.Exit = loadgen.ExitGroup
 		case j.exitAll:
-			specs[i].Exit = loadgen.ExitRun
+			s.Exit = loadgen.ExitRun
+		}
+		if j.step == 0 && j.stepBy == 0 {
+			specs = append(specs, s)
+			continue
+		}
+		s.NumJobs = 1
+		for range j.NumJobs {
+			specs = append(specs, s)
+			s.Offset += j.step
+			s.OffsetPercent += j.stepBy
+			s.Number++
 		}
 	}
 	return specs
+}
+
+// Check reports which option is wrong whatever the namespace.
+func (j *Job) Check() error {
+	if j.step > 0 && j.OffsetPercent > 0 || j.stepBy > 0 && j.Offset > 0 {
+		return errors.New("offset_increment and offset: want both in bytes, or both in percent")
+	}
+	if n := int64(j.NumJobs); n > 0 && j.step > (math.MaxInt64-j.Offset)/n {
+		return fmt.Errorf("offset_increment=%d: no namespace has room for %d of those", j.step, n)
+	}
+	return j.Spec.Check()
+}
+
+// Fit reports which option is wrong for a namespace of that size.
+func (j *Job) Fit(size int64, blockSize int) error {
+	for _, s := range Specs([]*Job{j}) {
+		if err := s.Validate(size, blockSize); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -240,7 +240,7 @@ func FuzzParse(tf *testing.F) {
 		}
 		for _, j := range file.Jobs {
 			if j.Check() == nil {
-				_ = j.Validate(1<<30, 512) // must not panic
+				_ = j.Fit(1<<30, 512) // must not panic
 			}
 		}
 	})

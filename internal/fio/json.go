@@ -205,6 +205,7 @@ func Groups(jobs []*Job, res *loadgen.Result) []Reported {
 		}
 		for i := range clones {
 			all = append(all, Reported{Job: j, Clones: 1, JobResult: clones[i], Runtime: clones[i].Duration})
+			all[len(all)-1].Clone = i // also where each has a spec of its own
 		}
 	}
 	return all

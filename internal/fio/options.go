@@ -97,6 +97,11 @@ var options = []Option{
 		set:   func(j *Job, v string) error { return share(&j.Offset, &j.OffsetPercent, v, 0, 99) },
 	},
 	{
+		Name: "offset_increment", Type: "size or percent", Example: "1g",
+		Usage: "how far each clone of numjobs begins behind the one before it, in bytes or as offset is; otherwise all work on one range",
+		set:   func(j *Job, v string) error { return share(&j.step, &j.stepBy, v, 1, 99) },
+	},
+	{
 		Name: "size", Type: "size or percent", Example: "1g",
 		Usage: "length of the range that each job works on, also as a share of the namespace, as 20% (default up to the end)",
 		set:   func(j *Job, v string) error { return share(&j.Size, &j.SizePercent, v, 1, 100) },

@@ -269,6 +269,47 @@ func TestBadValues(t *testing.T) {
 	}
 }
 
+// TestOffsetIncrement: each clone has an offset of its own, and draws for itself; it is an error if the last has none.
+func TestOffsetIncrement(t *testing.T) {
+	for options, want := range map[string]string{
+		"offset_increment=1m":                     "[{1 0 0 5} {1 1048576 0 6} {1 2097152 0 7}]",
+		"offset_increment=1m\noffset=4k\nsize=1m": "[{1 4096 0 5} {1 1052672 0 6} {1 2101248 0 7}]",
+		"offset_increment=25%\noffset=25%":        "[{1 0 25 5} {1 0 50 6} {1 0 75 7}]",
+		"offset_increment=0":                      "[{3 0 0 5}]",
+		"offset_increment=25%\noffset=50%":        "offset=100%: want less than 100%",
+		"offset_increment=1m\noffset=50%":         "offset_increment and offset: want both in bytes",
+		"offset_increment=1m\nsize=3m":            "size=3.0 MiB: the namespace has 2.0 MiB from offset 2.0 MiB on",
+		"offset_increment=2m":                     "offset=4.0 MiB: want a multiple of 512 inside the namespace",
+		"offset_increment=4e":                     "no namespace has room for 3 of those",
+	} {
+		f, err := Parse("x.fio", strings.NewReader("[a]\nnumjobs=3\n"+options+"\n"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		j := f.Jobs[0]
+		j.Number = 5
+		var got string
+		if err := errors.Join(j.Check(), j.Fit(4<<20, 512)); err != nil {
+			got = err.Error()
+		} else {
+			type clone struct {
+				jobs    int
+				offset  int64
+				percent int
+				number  int
+			}
+			var all []clone
+			for _, s := range Specs(f.Jobs) {
+				all = append(all, clone{s.NumJobs, s.Offset, s.OffsetPercent, s.Number})
+			}
+			got = fmt.Sprint(all)
+		}
+		if !strings.Contains(got, want) {
+			t.Errorf("%q: %s, want %s", options, got, want)
+		}
+	}
+}
+
 // TestExitAll: exit_what says which jobs exitall ends; those behind a stonewall don't begin with all.
 func TestExitAll(t *testing.T) {
 	for what, want := range map[string]string{
