@@ -76,7 +76,7 @@ func takeTurn(path string) (end func(), err error) {
 	for due := time.Now().Add(turnPatience); ; <-again.C {
 		f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
 		if err != nil {
-			return func() {}, nil //nolint:nilerr // to create the socket says why
+			return func() {}, nil // to create the socket says why
 		}
 		err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 		var st unix.Stat_t

@@ -192,8 +192,9 @@ func (j *Job) Check() error {
 
 // Fit reports which option is wrong for a namespace of that size.
 func (j *Job) Fit(size int64, blockSize int) error {
-	for _, s := range Specs([]*Job{j}) {
-		if err := s.Validate(size, blockSize); err != nil {
+	specs := Specs([]*Job{j}) // one for each clone, with offset_increment
+	for i := range specs {
+		if err := specs[i].Validate(size, blockSize); err != nil {
 			return err
 		}
 	}

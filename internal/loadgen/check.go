@@ -32,20 +32,15 @@ func (s *Spec) Check() error {
 		return fmt.Errorf("io_size=%d: want bytes", s.IOSize)
 	case s.IOPercent < 0 || s.IOPercent > 100:
 		return fmt.Errorf("io_size=%d%%: want at most 100%%", s.IOPercent)
-	case s.Loops < 0:
-		return fmt.Errorf("loops=%d: want a number from 0", s.Loops)
-	case s.NumberIOs < 0:
-		return fmt.Errorf("number_ios=%d: want a number from 0", s.NumberIOs)
-	case s.Fsync < 0:
-		return fmt.Errorf("fsync=%d: want a number from 0", s.Fsync)
-	case s.Fdatasync < 0:
-		return fmt.Errorf("fdatasync=%d: want a number from 0", s.Fdatasync)
 	case s.Zeroes && s.Verify:
 		return errors.New("zero_buffers: verify writes data that differ everywhere; want one of them")
 	case s.OffsetPercent < 0 || s.OffsetPercent >= 100:
 		return fmt.Errorf("offset=%d%%: want less than 100%%", s.OffsetPercent)
 	case s.SizePercent < 0 || s.SizePercent > 100:
 		return fmt.Errorf("size=%d%%: want at most 100%%", s.SizePercent)
+	}
+	if err := s.checkNumbers(); err != nil {
+		return err
 	}
 	if err := s.checkTimes(); err != nil {
 		return err
@@ -57,6 +52,18 @@ func (s *Spec) Check() error {
 		return err
 	}
 	return s.checkDistribution()
+}
+
+func (s *Spec) checkNumbers() error {
+	for _, c := range []struct {
+		option string
+		n      int64
+	}{{"loops", int64(s.Loops)}, {"number_ios", s.NumberIOs}, {"fsync", int64(s.Fsync)}, {"fdatasync", int64(s.Fdatasync)}, {"thinktime_blocks", int64(s.ThinkIOs)}} {
+		if c.n < 0 {
+			return fmt.Errorf("%s=%d: want a number from 0", c.option, c.n)
+		}
+	}
+	return nil
 }
 
 func (s *Spec) checkSeek() error {
@@ -85,8 +92,6 @@ func (s *Spec) checkTimes() error {
 	switch {
 	case s.TimeBased && s.Runtime == 0:
 		return fmt.Errorf("time_based needs a runtime, as --runtime=10s")
-	case s.ThinkIOs < 0:
-		return fmt.Errorf("thinktime_blocks=%d: want a number from 0", s.ThinkIOs)
 	case s.ThinkIOs > 0 && s.ThinkTime == 0:
 		return fmt.Errorf("thinktime_blocks needs a thinktime, as --thinktime=10ms")
 	case s.ThinkTime > 0 && s.hasRate():
