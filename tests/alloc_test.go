@@ -247,7 +247,7 @@ func TestNoAllocationsPaths(t *testing.T) {
 	a, b := dialPair(t, remote, "rdma"), dialPair(t, remote, "tcp")
 	defer a.close(t)
 	defer b.close(t)
-	cfg := multipath.Config{Paths: []host.Config{a.Config(), b.Config()}}
+	cfg := multipath.Config{Paths: []host.Config{a.Config(), b.Config()}, Policy: multipath.RoundRobin}
 	for i := range cfg.Paths {
 		cfg.Paths[i].HostNQN, cfg.Paths[i].HostID = cfg.Paths[0].HostNQN, cfg.Paths[0].HostID
 	}
