@@ -389,18 +389,25 @@ func TestNothingDurableAnyMore(t *testing.T) {
 	}
 }
 
+// oneName returns a directory with the state a, "old", on a file system whose files have only one name.
+func oneName(t *testing.T) (d *Dir, path string) {
+	t.Helper()
+	path = t.TempDir()
+	d = open(t, path)
+	if err := d.Save("a", []byte("old")); err != nil {
+		t.Fatal(err)
+	}
+	sandbox.Refuse(t, unix.SYS_LINKAT, unix.EPERM)
+	return d, path
+}
+
 // TestOneName: on a file system whose files have only one name a Save is undone, too.
 func TestOneName(t *testing.T) {
 	if !sandbox.Inside(t) {
 		return
 	}
-	path := t.TempDir()
-	d := open(t, path)
+	d, path := oneName(t)
 	defer d.Close()
-	if err := d.Save("a", []byte("old")); err != nil {
-		t.Fatal(err)
-	}
-	sandbox.Refuse(t, unix.SYS_LINKAT, unix.EPERM)
 	if err := d.Save("a", []byte("older")); err != nil {
 		t.Error(err)
 	}
@@ -416,13 +423,8 @@ func TestNoCopy(t *testing.T) {
 	if !sandbox.Inside(t) {
 		return
 	}
-	path := t.TempDir()
-	d := open(t, path)
+	d, path := oneName(t)
 	defer d.Close()
-	if err := d.Save("a", []byte("old")); err != nil {
-		t.Fatal(err)
-	}
-	sandbox.Refuse(t, unix.SYS_LINKAT, unix.EPERM)
 	failed := sandbox.FailOnce(t, unix.SYS_FSYNC, unix.EIO)
 	if err := d.Save("a", []byte("new")); !errors.Is(err, unix.EIO) || !failed() {
 		t.Errorf("%v, want %v", err, unix.EIO)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma"
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
+	"github.com/nvme-anywhere/nvmeof/internal/fabrictest"
 	"github.com/nvme-anywhere/nvmeof/nvme/target"
 )
 
@@ -142,20 +143,5 @@ func TestHostMemoryAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer tr.Close()
-	all := func() (got [][]byte) {
-		for {
-			b, err := tr.Alloc(1 << 20)
-			if err != nil {
-				return got
-			}
-			got = append(got, b)
-		}
-	}
-	first := all()
-	for _, b := range first {
-		tr.Free(b)
-	}
-	if again := all(); len(first) == 0 || len(again) != len(first) {
-		t.Errorf("%d MiB, and when they were freed %d", len(first), len(again))
-	}
+	fabrictest.MemoryAgain(t, tr)
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/nvme-anywhere/nvmeof/fabric/tcp/pdu"
 	"github.com/nvme-anywhere/nvmeof/fabric/tcp/socket"
+	"github.com/nvme-anywhere/nvmeof/internal/fabrictest"
 	"github.com/nvme-anywhere/nvmeof/internal/soon"
 	"github.com/nvme-anywhere/nvmeof/nvme"
 	"github.com/nvme-anywhere/nvmeof/nvme/host"
@@ -618,22 +619,7 @@ func TestHostMemoryAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer tr.Close()
-	all := func() (got [][]byte) {
-		for {
-			b, err := tr.Alloc(1 << 20)
-			if err != nil {
-				return got
-			}
-			got = append(got, b)
-		}
-	}
-	first := all()
-	for _, b := range first {
-		tr.Free(b)
-	}
-	if again := all(); len(first) == 0 || len(again) != len(first) {
-		t.Errorf("%d MiB, and when they were freed %d", len(first), len(again))
-	}
+	fabrictest.MemoryAgain(t, tr)
 }
 
 // TestHostTakesBack: what the system still holds of a closed connection isn't sent. Its commands have failed, and may

@@ -293,8 +293,9 @@ func TestServeWhereAnotherServes(t *testing.T) {
 	}
 }
 
-// A socket that was left behind by a program that has ended is replaced.
-func TestServeLeftBehind(t *testing.T) {
+// leftBehind returns the path of a socket that a program has left behind.
+func leftBehind(t *testing.T) string {
+	t.Helper()
 	path := filepath.Join(t.TempDir(), "socket")
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path})
 	if err != nil {
@@ -304,6 +305,12 @@ func TestServeLeftBehind(t *testing.T) {
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
+	return path
+}
+
+// A socket that was left behind by a program that has ended is replaced.
+func TestServeLeftBehind(t *testing.T) {
+	path := leftBehind(t)
 	s, err := Serve(path, newFake(t))
 	if err != nil {
 		t.Fatal(err)
@@ -320,15 +327,7 @@ func TestServeLeftBehind(t *testing.T) {
 // Nothing else is left.
 func TestServeAtOnce(t *testing.T) {
 	for range 20 {
-		path := filepath.Join(t.TempDir(), "socket")
-		l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path})
-		if err != nil {
-			t.Fatal(err)
-		}
-		l.SetUnlinkOnClose(false)
-		if err := l.Close(); err != nil {
-			t.Fatal(err)
-		}
+		path := leftBehind(t)
 		const n = 8
 		var all [n]*Server
 		var wg sync.WaitGroup
