@@ -135,6 +135,29 @@ func TestReadWrite(t *testing.T) {
 	})
 }
 
+// TestFlags: the flags of a request reach the system, which refuses one that it doesn't know: without RWF_DSYNC what
+// is reported as durable isn't.
+func TestFlags(t *testing.T) {
+	each(t, func(t *testing.T, q queue, _ *os.File) {
+		r := transfer(OpWrite, 3, directio.AlignedBlock(blockSize), 0)
+		r.SetFlags(1 << 30)
+		err := q.Submit(r)
+		if err == nil {
+			if res := gather(t, q, 1)[3]; res < 0 {
+				err = unix.Errno(-res)
+			}
+		}
+		if !errors.Is(err, unix.EOPNOTSUPP) {
+			t.Errorf("a flag that no system has: %v", err)
+		}
+		r.SetFlags(0)
+		if res := do(t, q, r); res != blockSize {
+			t.Errorf("the next write ends with %d", res)
+		}
+		shut(t, q)
+	})
+}
+
 // TestVectors writes from two buffers, and reads into them in the opposite order.
 func TestVectors(t *testing.T) {
 	each(t, func(t *testing.T, q queue, _ *os.File) {

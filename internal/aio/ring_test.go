@@ -69,6 +69,64 @@ func TestRefused(t *testing.T) {
 	}
 }
 
+// TestFailsOnce: a kernel that doesn't know the newer way of completing has the older one, and what forbids one
+// forbids the other. A request that the kernel doesn't take leaves nothing behind: it isn't handed over along with the
+// next one, as its memory is the caller's again.
+func TestFailsOnce(t *testing.T) {
+	const setup, enter = unix.SYS_IO_URING_SETUP, unix.SYS_IO_URING_ENTER
+	for name, c := range map[string]struct {
+		call   uint32
+		errno  unix.Errno
+		opened string // how requests complete; "" if there is no ring
+		submit error
+	}{
+		"old kernel":  {setup, unix.EINVAL, "plain", nil},
+		"forbidden":   {setup, unix.EPERM, "", nil},
+		"interrupted": {enter, unix.EINTR, "any", nil},
+		"no memory":   {enter, unix.EAGAIN, "any", unix.EAGAIN},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if !sandbox.Inside(t) {
+				return
+			}
+			f := newFile(t)
+			shut(t, openRing(t, f))
+			before := 0
+			if c.call == enter {
+				before = 1 // by start
+			}
+			failed := sandbox.FailLater(t, c.call, c.errno, before)
+			r, err := OpenRing(16, int(f.Fd()))
+			if (err == nil) != (c.opened != "") {
+				t.Fatal(err)
+			}
+			if err != nil {
+				return
+			}
+			if c.opened != "any" && r.Mode() != c.opened {
+				t.Errorf("requests complete by %s, want %s", r.Mode(), c.opened)
+			}
+			b := directio.AlignedBlock(4096)
+			want := 2
+			if err := r.Submit(transfer(OpWrite, 5, b, 0)); !errors.Is(err, c.submit) {
+				t.Fatalf("submitted: %v, want %v", err, c.submit)
+			} else if err != nil {
+				want = 1
+			}
+			if !failed() {
+				t.Error("the call didn't fail")
+			}
+			if err := r.Submit(transfer(OpWrite, 6, b, 0)); err != nil {
+				t.Fatal(err)
+			}
+			if got := gather(t, r, want); got[6] != 4096 || want == 2 && got[5] != 4096 {
+				t.Errorf("requests end with %v", got)
+			}
+			shut(t, r)
+		})
+	}
+}
+
 // TestTooOld: OpenRing refuses a kernel that maps the queues separately, or that loses completions.
 func TestTooOld(t *testing.T) {
 	for _, features := range []uint32{0, featSingleMmap, featNoDrop} {
@@ -123,6 +181,43 @@ func TestBuffers(t *testing.T) {
 	unregister = r.Register(mem)
 	shut(t, r)
 	unregister()
+}
+
+// TestManyBuffers: what finds no place in the table is read and written all the same, and what is unregistered once its
+// ring is closed leaves alone another ring, which may have the number of the closed one.
+func TestManyBuffers(t *testing.T) {
+	f := newFile(t)
+	r := openRing(t, f)
+	if len(r.buffers.free) == 0 {
+		t.Skip("this system has no table of buffers")
+	}
+	const size = 4096
+	mem := directio.AlignedBlock((bufferPlaces + 1) * size)
+	mayPin(t, r, mem)
+	for i := range bufferPlaces + 1 {
+		r.pin(mem[i*size:][:size])
+	}
+	if len(r.buffers.free) > 0 {
+		t.Skipf("%d buffers can be pinned", len(r.buffers.list))
+	}
+	for i := range bufferPlaces + 1 {
+		if res := do(t, r, transfer(OpWrite, 5, mem[i*size:][:size], 0)); res != size {
+			t.Fatalf("%d: written: %d", i, res)
+		}
+	}
+	shut(t, r)
+	other := openRing(t, f)
+	if other.fd != r.fd {
+		t.Logf("the other ring is %d, not %d", other.fd, r.fd)
+	}
+	other.pin(mem[:size])
+	for i := range bufferPlaces {
+		r.unpin(mem[i*size:][:size])
+	}
+	if res := do(t, other, transfer(OpWrite, 5, mem[:size], 0)); res != size {
+		t.Errorf("written by the other ring: %d", res)
+	}
+	shut(t, other)
 }
 
 // mayPin skips a test if the system doesn't allow as much memory as mem to be pinned.
