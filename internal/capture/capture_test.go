@@ -430,18 +430,23 @@ func TestNamedPipe(t *testing.T) {
 	}
 }
 
-// stuck is a file whose writes block, or fail.
+// stuck is a file whose writes block, or fail, as closing it may.
 type stuck struct {
-	gate chan struct{}
-	err  error
+	memory
+	gate     chan struct{}
+	err      error
+	closeErr error
 }
 
 func (s *stuck) Write(b []byte) (int, error) {
 	<-s.gate
-	return len(b), s.err
+	if s.err != nil {
+		return 0, s.err
+	}
+	return s.memory.Write(b)
 }
 
-func (s *stuck) Close() error { return nil }
+func (s *stuck) Close() error { return errors.Join(s.memory.Close(), s.closeErr) }
 
 func TestOverflowIsCounted(t *testing.T) {
 	s := &stuck{gate: make(chan struct{})}
@@ -464,8 +469,14 @@ func TestOverflowIsCounted(t *testing.T) {
 		t.Errorf("%d of %d datagrams dropped, %d bytes kept", f.Dropped(), sends*10, kept)
 	}
 	close(s.gate)
-	if err := f.Close(); err != nil {
-		t.Error(err)
+	got, r := frames(t, f, &s.memory)
+	stats, err := r.Interface(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := stats.Statistics; n.PacketsReceived != sends*10 || n.PacketsDropped != f.Dropped() || len(got) != sends*10-int(f.Dropped()) {
+		t.Errorf("the file says %d datagrams, %d of them dropped, and has %d; %d of %d were dropped",
+			n.PacketsReceived, n.PacketsDropped, len(got), f.Dropped(), sends*10)
 	}
 }
 
@@ -526,6 +537,19 @@ func TestWriteErrorEndsCapture(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := f.Close(); !errors.Is(err, syscall.ENOSPC) {
+		t.Errorf("Close: %v", err)
+	}
+}
+
+// TestCloseFails: what a file system says only when a file is closed, as NFS does, is an error, too.
+func TestCloseFails(t *testing.T) {
+	s := &stuck{gate: make(chan struct{}), closeErr: syscall.EDQUOT}
+	close(s.gate)
+	f, err := New(s, "remote disk", "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Close(); !errors.Is(err, syscall.EDQUOT) {
 		t.Errorf("Close: %v", err)
 	}
 }
