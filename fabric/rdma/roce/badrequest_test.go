@@ -46,6 +46,33 @@ func TestResponderNAKs(t *testing.T) {
 		r.send(r.packet(wire.RCSendOnly, 100, 10), r.packet(wire.RCSendOnly, 101, 10))
 		r.expect("RNR NAK (640µs) 101 msn 1")
 	})
+	rawTest("RNR NAK, and silence also after a READ before it is repeated", t, func(t *testing.T, r *rawPeer) {
+		r.send(r.read(100, 0, 10), r.packet(wire.RCSendOnly, 101, 10))
+		r.expect("RC_RDMA_READ_RESPONSE_ONLY 100 +10", "RNR NAK (640µs) 101 msn 1")
+		r.send(r.read(100, 0, 10), r.packet(wire.RCSendOnly, 102, 10))
+		r.expect("RC_RDMA_READ_RESPONSE_ONLY 100 +10")
+	})
+	for name, f := range map[string]func(r *rawPeer){
+		"a gap": func(r *rawPeer) {
+			r.send(r.write(wire.RCWriteOnly, 101, 4, 4))
+			r.expect("NAK PSN sequence error 100 msn 0")
+		},
+		"an RNR NAK": func(r *rawPeer) {
+			r.send(r.packet(wire.RCSendOnly, 100, 10))
+			r.expect("RNR NAK (640µs) 100 msn 0")
+		},
+	} {
+		rawTest("a NAK for a gap of the next connection, after "+name, t, func(t *testing.T, r *rawPeer) {
+			f(r)
+			r.toRTR(pairConfig{}.withDefaults(), rawRate)
+			r.send(r.write(wire.RCWriteOnly, 102, 4, 4))
+			r.expect("NAK PSN sequence error 100 msn 0")
+		})
+	}
+	rawTest("a gap that is closed leaves another, before what wasn't held", t, func(t *testing.T, r *rawPeer) {
+		r.send(r.write(wire.RCWriteOnly, 101, 4, 4), r.read(103, 0, 10), r.write(wire.RCWriteOnly, 100, 4, 4))
+		r.expect("NAK PSN sequence error 102 msn 2")
+	})
 }
 
 // TestInvalidRequests: what violates the protocol is refused, and the connection falls silent.

@@ -19,6 +19,11 @@ func TestBadResponses(t *testing.T) {
 		{"too short", func(r *rawPeer) *wire.Packet { return r.packet(wire.RCReadResponseFirst, 100, 100) }, verbs.WCBadRespErr},
 		{"too long", func(r *rawPeer) *wire.Packet { return r.packet(wire.RCReadResponseFirst, 100, 512) }, verbs.WCBadRespErr},
 		{"ends early", func(r *rawPeer) *wire.Packet { return r.packet(wire.RCReadResponseLast, 100, 256) }, verbs.WCBadRespErr},
+		{"with a NAK", func(r *rawPeer) *wire.Packet {
+			p := r.packet(wire.RCReadResponseFirst, 100, 256)
+			p.AETH.Syndrome = wire.NAKRemoteAccessError
+			return p
+		}, verbs.WCBadRespErr},
 		{"atomic", func(r *rawPeer) *wire.Packet { return r.packet(wire.RCAtomicAcknowledge, 100, 0) }, verbs.WCBadRespErr},
 		{"NAK", func(r *rawPeer) *wire.Packet {
 			p := r.packet(wire.RCAcknowledge, 100, 0)

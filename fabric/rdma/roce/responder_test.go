@@ -327,10 +327,18 @@ func TestReadReplay(t *testing.T) {
 		r.send(r.read(101, 256, 256))
 		r.expect("RC_RDMA_READ_RESPONSE_ONLY 101 +256")
 	})
-	rawTest("nothing", t, func(t *testing.T, r *rawPeer) {
+	rawTest("nothing, which needs no key", t, func(t *testing.T, r *rawPeer) {
 		for range 2 {
-			r.send(r.read(100, 0, 0))
+			p := r.read(100, 0, 0)
+			p.RETH = wire.RETH{}
+			r.send(p)
 			r.expect("RC_RDMA_READ_RESPONSE_ONLY 100")
+		}
+	})
+	rawTest("a byte more than a packet", t, func(t *testing.T, r *rawPeer) {
+		for range 2 {
+			r.send(r.read(100, 0, 257))
+			r.expect("RC_RDMA_READ_RESPONSE_FIRST 100 +256", "RC_RDMA_READ_RESPONSE_LAST 101 +1")
 		}
 	})
 	rawTest("a SEND repeated before a READ", t, func(t *testing.T, r *rawPeer) {

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -137,6 +138,10 @@ func TestPostLimits(t *testing.T) {
 		wantErr(t, "three entries", err, verbs.ErrInvalid)
 		_, err = p.b.qp.PostSend([]verbs.SendWR{{Opcode: verbs.WRAtomicFetchAndAdd, SGList: make([]verbs.SGE, 1)}})
 		wantErr(t, "atomic of nothing", err, verbs.ErrInvalid)
+		foreign, err := p.a.pd.AllocMW()
+		check(t, err)
+		_, err = p.b.qp.PostSend([]verbs.SendWR{{Opcode: verbs.WRBindMW, MW: foreign}})
+		wantErr(t, "window of another device", err, verbs.ErrInvalid)
 		for _, init := range []verbs.QPInitAttr{
 			{Type: verbs.RC, SendCQ: p.a.cq},
 			{Type: verbs.RC, SendCQ: p.a.cq, RecvCQ: p.b.cq},
@@ -206,7 +211,8 @@ func TestEmptyEntries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPair(t, pairConfig{})
 		fill(p.a.buf[:8], 1)
-		list := append(p.a.sge(0, 8), verbs.SGE{Addr: 1, LKey: ^uint32(0)})
+		empty := []verbs.SGE{{Addr: 1, LKey: ^uint32(0)}}
+		list := slices.Concat(empty, p.a.sge(0, 8), empty)
 		for i, flags := range []verbs.SendFlags{0, verbs.SendInline} {
 			p.b.recv(uint64(i), append([]verbs.SGE{{LKey: ^uint32(0)}}, p.b.sge(16*i, 16)...)...)
 			p.a.post(verbs.SendWR{WRID: uint64(i), Opcode: verbs.WRSend, Flags: flags, SGList: list})
