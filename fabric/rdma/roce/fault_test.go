@@ -333,7 +333,8 @@ var windowFaults = []localFault{
 	}, verbs.WCMWBindErr},
 }
 
-// TestLocalFaults: an error of the requester's side takes effect when everything before it is complete.
+// TestLocalFaults: an error of the requester's side takes effect when everything before it is complete: at once if that
+// is nothing.
 func TestLocalFaults(t *testing.T) {
 	for _, c := range slices.Concat(localFaults, windowFaults) {
 		t.Run(c.name, func(t *testing.T) { synctest.Test(t, c.test) })
@@ -357,6 +358,17 @@ func (c localFault) test(t *testing.T) {
 	p.a.want(0, verbs.WCWRFlushErr)
 	for i := range 3 {
 		p.b.want(uint64(i), verbs.WCSuccess)
+	}
+	p.close()
+
+	p = newPair(t, pairConfig{})
+	wr = c.wr(p)
+	wr.WRID = 3
+	began := time.Now()
+	p.a.post(wr)
+	p.a.want(3, c.status)
+	if took := time.Since(began); took > time.Millisecond {
+		t.Errorf("a lone request fails after %v", took)
 	}
 }
 

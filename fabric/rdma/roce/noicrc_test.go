@@ -56,43 +56,52 @@ func TestNoICRC(t *testing.T) {
 }
 
 // TestNoICRCBesideICRC moves data over two connections between the same devices, one of which has no ICRCs, and ends
-// that one.
+// either.
 func TestNoICRCBesideICRC(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := newPair(t, pairConfig{options: OptionNoICRC})
-		p.cfg.options = 0
-		bare, summed := [2]verbs.QP{p.a.qp, p.b.qp}, [2]verbs.QP{p.a.newQP(p.cfg), p.b.newQP(p.cfg)}
-		p.ready(summed[0], p.b.dev, summed[1])
-		p.ready(summed[1], p.a.dev, summed[0])
-		move := func(q verbs.QP, seed int) {
-			t.Helper()
-			const n = 10_000
-			fill(p.a.buf[:n], seed)
-			for id, op := range []verbs.WROpcode{verbs.WRRDMAWrite, verbs.WRRDMARead} {
-				_, err := q.PostSend([]verbs.SendWR{{
-					WRID: uint64(id), Opcode: op, RemoteAddr: p.b.mr.Addr(), RKey: p.b.mr.RKey(), SGList: p.a.sge(id*n, n),
-				}})
-				check(t, err)
-				p.a.want(uint64(id), verbs.WCSuccess)
+	for _, endBare := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			p := newPair(t, pairConfig{options: OptionNoICRC})
+			p.cfg.options = 0
+			bare, summed := [2]verbs.QP{p.a.qp, p.b.qp}, [2]verbs.QP{p.a.newQP(p.cfg), p.b.newQP(p.cfg)}
+			p.ready(summed[0], p.b.dev, summed[1])
+			p.ready(summed[1], p.a.dev, summed[0])
+			move := func(q verbs.QP, seed int) {
+				t.Helper()
+				const n = 10_000
+				fill(p.a.buf[:n], seed)
+				for id, op := range []verbs.WROpcode{verbs.WRRDMAWrite, verbs.WRRDMARead} {
+					_, err := q.PostSend([]verbs.SendWR{{
+						WRID: uint64(id), Opcode: op, RemoteAddr: p.b.mr.Addr(), RKey: p.b.mr.RKey(), SGList: p.a.sge(id*n, n),
+					}})
+					check(t, err)
+					p.a.want(uint64(id), verbs.WCSuccess)
+				}
+				if !bytes.Equal(p.a.buf[:n], p.a.buf[n:2*n]) {
+					t.Error("what came back isn't what was sent")
+				}
 			}
-			if !bytes.Equal(p.a.buf[:n], p.a.buf[n:2*n]) {
-				t.Error("what came back isn't what was sent")
+			move(bare[0], 1)
+			if p.a.dev.Counters()[NoICRC] == 0 || p.b.dev.Counters()[NoICRC] == 0 {
+				t.Error("all packets had an ICRC")
 			}
-		}
-		move(bare[0], 1)
-		if p.a.dev.Counters()[NoICRC] == 0 || p.b.dev.Counters()[NoICRC] == 0 {
-			t.Error("all packets had an ICRC")
-		}
-		before := p.b.dev.Counters()[NoICRC]
-		move(summed[0], 2)
-		check(t, bare[0].Destroy())
-		check(t, bare[1].Destroy())
-		move(summed[0], 3)
-		wantCount(t, p.b.dev, NoICRC, before)
-		for _, s := range []*side{p.a, p.b} {
-			wantCount(t, s.dev, BadICRC, 0)
-		}
-	})
+			before := p.b.dev.Counters()[NoICRC]
+			move(summed[0], 2)
+			wantCount(t, p.b.dev, NoICRC, before)
+			ends, stays := summed, bare
+			if endBare {
+				ends, stays = bare, summed
+			}
+			check(t, ends[0].Destroy())
+			check(t, ends[1].Destroy())
+			move(stays[0], 3)
+			if endBare {
+				wantCount(t, p.b.dev, NoICRC, before)
+			}
+			for _, s := range []*side{p.a, p.b} {
+				wantCount(t, s.dev, BadICRC, 0)
+			}
+		})
+	}
 }
 
 func wantCount(t *testing.T, d *Device, c Counter, want uint64) {

@@ -111,7 +111,7 @@ func TestSequenceErrorsWithoutEnd(t *testing.T) {
 }
 
 // TestWaitForReceiverIsNoSilence: while the peer has asked to wait, nothing is expected of it, and the ACK timeout begins
-// when the request is sent again. A second RNR NAK for the same packet changes nothing.
+// when the request is sent again. A second RNR NAK for the same packet changes nothing, and an ACK ends the wait.
 func TestWaitForReceiverIsNoSilence(t *testing.T) {
 	for name, with := range map[string]func(string, *testing.T, func(*testing.T, *rawPeer)){
 		"another kind": rawTest, "our kind": selectiveTest,
@@ -138,6 +138,15 @@ func TestWaitForReceiverIsNoSilence(t *testing.T) {
 			}
 			r.send(r.ack(100))
 			r.dev.want(1, verbs.WCSuccess)
+		})
+		with(name+", which has it after all", t, func(t *testing.T, r *rawPeer) {
+			r.post(1, verbs.WRSend, 10)
+			r.post(2, verbs.WRSend, 10)
+			r.answers()
+			r.send(r.nak(wire.RNRNAK(0), 100))
+			r.expect()
+			r.send(r.ack(100)) // for an earlier transmission
+			r.expect("RC_SEND_ONLY 101 +10")
 		})
 	}
 }

@@ -173,6 +173,8 @@ func TestLifetimes(t *testing.T) {
 		wantErr(t, "modify", s.qp.Modify(verbs.QPAttr{State: verbs.Err}), verbs.ErrClosed)
 		_, err := s.qp.PostSend([]verbs.SendWR{{Opcode: verbs.WRSend}})
 		wantErr(t, "post", err, verbs.ErrClosed)
+		_, err = s.qp.PostRecv([]verbs.RecvWR{{}})
+		wantErr(t, "post receive", err, verbs.ErrClosed)
 		gone, err := s.dev.CreateCQ(1, nil)
 		check(t, err)
 		check(t, gone.Destroy())
@@ -550,7 +552,8 @@ func TestMaxQP(t *testing.T) {
 	})
 }
 
-// TestNumberOfQueuePairRests: a number that was used isn't used again soon, even if it is drawn again.
+// TestNumberOfQueuePairRests: a number that was used isn't used again soon, even if it is drawn again; nor is one whose
+// place in the table is taken.
 func TestNumberOfQueuePairRests(t *testing.T) {
 	table := newQPTable(&Config{})
 	draw := func(nums ...uint32) {
@@ -566,6 +569,10 @@ func TestNumberOfQueuePairRests(t *testing.T) {
 	draw(7, 9)
 	if q := new(qp); !table.add(q) || old.num != 7 || q.num != 9 || table.lookup(9) != q || table.lookup(7) != nil {
 		t.Errorf("number %d after %d", q.num, old.num)
+	}
+	draw(9|1<<qpIndexBits, 11)
+	if q := new(qp); !table.add(q) || q.num != 11 {
+		t.Errorf("number %#x, whose place is that of 9", q.num)
 	}
 }
 
