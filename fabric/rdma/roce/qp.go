@@ -213,7 +213,6 @@ func (q *qp) letGo() {
 		q.d.wakeForWindow(q.path)
 		q.readsWithdrawn(r.readBytes)
 		q.d.wakeForReads(q.path)
-		q.setSilent(false)
 		q.waitNotToSend()
 		q.waitNotToRead()
 	}

@@ -132,7 +132,7 @@ func (q *qp) emitResponses(t *txBatch) emitResult {
 	if q.selective {
 		quota = qpQuota
 	}
-	for ; !u.empty() && !q.fault; quota-- {
+	for ; !u.empty(); quota-- {
 		if quota == 0 || t.full() {
 			return noRoom
 		}

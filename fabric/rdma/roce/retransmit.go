@@ -85,11 +85,10 @@ func (q *qp) onTimer(now time.Duration) {
 
 // nextTimer returns when onTimer is due; 0: never.
 func (q *qp) nextTimer() time.Duration {
-	r := &q.req
-	if r.rnrUntil != 0 && (r.deadline == 0 || r.rnrUntil < r.deadline) {
-		return r.rnrUntil
+	if q.req.rnrUntil != 0 { // nothing is out
+		return q.req.rnrUntil
 	}
-	return r.deadline
+	return q.req.deadline
 }
 
 // onTimeout retries because nothing was heard in time.

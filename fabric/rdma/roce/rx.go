@@ -145,7 +145,7 @@ func (d *Device) take(b []byte, src netip.Addr, marked bool, now time.Duration) 
 			d.counters.inc(NoQP)
 		}
 		return
-	case q.path == nil || q.attr.State < verbs.RTR || q.attr.State == verbs.Err:
+	case q.attr.State < verbs.RTR || q.attr.State == verbs.Err:
 		d.counters.inc(WrongState)
 		return
 	case q.path.remote != src:

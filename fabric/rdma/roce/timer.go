@@ -35,9 +35,7 @@ func (d *Device) onTimer() {
 	d.timerAt = 0
 	now := d.now()
 	for _, q := range d.qps.all {
-		if at := q.nextTimer(); at != 0 && now >= at {
-			q.onTimer(now)
-		}
+		q.onTimer(now)
 		if at := q.nextTimer(); at != 0 {
 			d.wakeAt(at)
 		}

@@ -86,7 +86,7 @@ func (w *sendWQE) last(i uint32) uint32 {
 
 // cost returns what the packets lo to hi−1 count in the window.
 func (w *sendWQE) cost(lo, hi int) int {
-	return min(hi*w.mtu, w.length) - min(lo*w.mtu, w.length) + (hi-lo)*packetCost
+	return min(hi*w.mtu, w.length) - lo*w.mtu + (hi-lo)*packetCost
 }
 
 // packetCost is what a packet costs a receive buffer beyond its payload, in bytes: about what
