@@ -188,6 +188,24 @@ func TestConnectTimeout(t *testing.T) {
 	})
 }
 
+// TestTimesOfEach: requests are repeated at their own times, whatever others wait for.
+func TestTimesOfEach(t *testing.T) {
+	pair(t, func(t *testing.T, n *network, host, _ *node, _ *end) {
+		var ends []*end
+		for i := range byte(3) {
+			ends = append(ends, host.connect(netip.AddrFrom4([4]byte{127, 0, 0, 99 - i})))
+			time.Sleep(time.Duration(i+1) * 130 * time.Millisecond)
+		}
+		for _, h := range ends {
+			h.want(verbs.CMUnreachable)
+			reqs := slices.DeleteFunc(n.sent(host.addr, mad.AttrREQ), func(w wired) bool { return w.dst != h.id.RemoteAddr().Addr() })
+			if got, want := offsets(t, reqs), slices.Concat(earlyOffsets, every(4608*time.Millisecond, 15)); !slices.Equal(got, want) {
+				t.Errorf("REQs to %v at %v, want %v", h.id.RemoteAddr(), got, want)
+			}
+		}
+	})
+}
+
 // An address that the device can't send to fails at once.
 func TestSendError(t *testing.T) {
 	pair(t, func(t *testing.T, _ *network, host, target *node, _ *end) {
@@ -232,11 +250,14 @@ func TestPeerGivesUp(t *testing.T) {
 	pair(t, func(t *testing.T, n *network, _, target *node, l *end) {
 		l.handle = nil
 		p := newRawPeer(t, n, "127.0.0.9")
+		giveUp := func(commID uint32) {
+			rej := &mad.REJ{CommIDs: mad.CommIDs{Local: commID}, Message: mad.AnswersOther, Reason: verbs.RejectTimeout}
+			rej.SetGUID(0x77)
+			p.send(target.addr, 99, rej)
+		}
 		p.send(target.addr, 99, p.req(target.addr, 7, 8))
 		req := l.want(verbs.CMConnectRequest)
-		rej := &mad.REJ{CommIDs: mad.CommIDs{Local: 7}, Message: mad.AnswersOther, Reason: verbs.RejectTimeout}
-		rej.SetGUID(0x77)
-		p.send(target.addr, 99, rej)
+		giveUp(7)
 		if ev := l.want(verbs.CMRejected); ev.ID != req.ID || ev.Reason != verbs.RejectTimeout {
 			t.Errorf("%+v", ev)
 		}
@@ -247,6 +268,15 @@ func TestPeerGivesUp(t *testing.T) {
 		if st := qp.Query().State; st != verbs.Init {
 			t.Errorf("state %v: it would take packets", st)
 		}
+
+		p.send(target.addr, 100, p.req(target.addr, 9, 10))
+		req = l.want(verbs.CMConnectRequest)
+		l.createQP(req.ID).pd.modify = func(verbs.QPState) error {
+			giveUp(9)
+			synctest.Wait()
+			return nil
+		}
+		wrongly(t, "accept when it is too late", req.ID.Accept(acceptParam), verbs.ErrState)
 		p.nothing()
 	})
 }
@@ -482,10 +512,16 @@ func TestReadsOfThePeer(t *testing.T) {
 			receive[*mad.RTU](p)
 		}
 
-		p.send(target.addr, 99, p.req(target.addr, 7, 8)) // it serves 16
+		req := p.req(target.addr, 7, 8) // it serves 16
+		req.InitiatorDepth = acceptParam.ResponderResources + 1
+		p.send(target.addr, 99, req)
 		_, rep := receive[*mad.REP](p)
-		if got := l.want(verbs.CMConnectRequest).ID.QP().Query().MaxRdAtomic; rep.InitiatorDepth != 16 || got != 16 {
-			t.Errorf("%d READs, the queue pair has %d; want 16", rep.InitiatorDepth, got)
+		got := l.want(verbs.CMConnectRequest).ID.QP().Query()
+		if rep.InitiatorDepth != 16 || got.MaxRdAtomic != 16 {
+			t.Errorf("%d READs, the queue pair has %d; want 16", rep.InitiatorDepth, got.MaxRdAtomic)
+		}
+		if want := acceptParam.ResponderResources; rep.ResponderResources != want || got.MaxDestRdAtomic != want {
+			t.Errorf("%d READs of the peer, the queue pair serves %d; want %d", rep.ResponderResources, got.MaxDestRdAtomic, want)
 		}
 	})
 }

@@ -406,6 +406,10 @@ func TestWrongCallsConnecting(t *testing.T) {
 				t.Errorf("%s: error %q, want %q in it", what, err, c.say)
 			}
 		}
+		if err := bound.id.ResolveRoute(0); err != nil {
+			t.Fatal(err)
+		}
+		wrongly(t, "connect without QP", bound.id.Connect(hostParam), verbs.ErrState)
 		wrongly(t, "disconnect first", h.id.Disconnect(), verbs.ErrState)
 		wrongly(t, "too much private data", h.id.Connect(verbs.ConnParam{PrivateData: make([]byte, 57)}), verbs.ErrInvalid)
 		wrongly(t, "retry count", h.id.Connect(verbs.ConnParam{RetryCount: 8}), verbs.ErrInvalid)
