@@ -94,8 +94,6 @@ func (s *Spec) checkTimes() error {
 		return fmt.Errorf("time_based needs a runtime, as --runtime=10s")
 	case s.ThinkIOs > 0 && s.ThinkTime == 0:
 		return fmt.Errorf("thinktime_blocks needs a thinktime, as --thinktime=10ms")
-	case s.ThinkTime > 0 && s.hasRate():
-		return fmt.Errorf("thinktime=%v: operations with a rate or rate_iops are due at times of their own; want one of them", s.ThinkTime)
 	}
 	return nil
 }

@@ -53,7 +53,6 @@ func TestValidate(t *testing.T) {
 		{func(s *Spec) { s.ThinkTime = -1 }, "thinktime=-1ns"},
 		{func(s *Spec) { s.ThinkIOs = -1 }, "thinktime_blocks=-1"},
 		{func(s *Spec) { s.ThinkIOs = 4 }, "needs a thinktime"},
-		{func(s *Spec) { s.ThinkTime, s.RateIOPS[Read] = 1, 5 }, "want one of them"},
 		{func(s *Spec) { s.Rate[Read] = -1 }, "rate="},
 		{func(s *Spec) { s.RateIOPS[Read] = -1 }, "rate_iops="},
 		{func(s *Spec) { s.RateIOPS[Read], s.Rate[Read] = 1, 1 }, "one of them"},

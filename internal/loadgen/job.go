@@ -160,7 +160,7 @@ func (j *job) fill() {
 }
 
 // arrive is called when operations are due; it returns false when no more will be. Operations that find no free IO
-// wait: the completion of another one starts them.
+// wait: the completion of another one starts them, and after a rest its end.
 func (j *job) arrive() bool {
 	// A completion first makes its IO ready and then reads the clock. So if no IO is ready yet, the completion will
 	// see what is due now.
@@ -176,9 +176,12 @@ func (j *job) arrive() bool {
 		}
 		io := j.free[len(j.free)-1]
 		if !j.prepare(io, 0) {
+			rests := j.think.state != thinkNot
 			j.mu.Unlock()
-			j.leave()
-			return false
+			if !rests {
+				j.leave()
+			}
+			return rests
 		}
 		j.take()
 		j.mu.Unlock()
@@ -311,12 +314,10 @@ func (j *job) count(io *IO, now int64) {
 	j.of(io.Op).count(io, now)
 }
 
-// next gives io the operation of the plan that is due, or keeps io until one is. Called with mu held.
+// next gives io the operation of the plan that is due, or keeps io until one is. A rest begins whether one is due or not.
+// Called with mu held.
 func (j *job) next(io *IO) bool {
-	if j.rewrites(io) && j.prepare(io, 0) {
-		return true
-	}
-	if j.held && j.due() && j.prepare(io, 0) {
+	if (j.rewrites(io) || j.held && (j.due() || j.tires())) && j.prepare(io, 0) {
 		return true
 	}
 	j.free = append(j.free, io)

@@ -29,7 +29,8 @@ func (j *job) prepare(io *IO, now int64) bool {
 	var bytes int
 	if io.due = j.paced || j.plan != nil && j.due(); io.due {
 		a := j.plan.next()
-		io.Op, bytes, io.started = a.op, a.bytes, j.start+a.due
+		io.Op, bytes = a.op, a.bytes
+		io.started = max(j.start+a.due, j.think.ended) // a rest is asked for, and not the device's fault
 	} else {
 		io.Op, bytes = j.what.choose()
 		io.started = now

@@ -9,7 +9,8 @@ import (
 
 // think is the state of a job's rests between operations (Spec.ThinkTime).
 type think struct {
-	begun   int // operations begun since the last rest
+	begun   int   // operations begun since the last rest
+	ended   int64 // nanoseconds: when the last rest was over
 	state   thinkState
 	filling bool        // operations are being started: the rest waits for that too
 	timer   *time.Timer // of a rest that is no nap
@@ -24,10 +25,18 @@ const (
 	thinkRest            // no operations begin while timer runs
 )
 
-// thinks reports whether a rest comes before the next operation of io. Called with mu held.
-func (j *job) thinks(io *IO) bool {
+// tires reports whether so many operations have begun that a rest comes before the next one, if there is one. Called
+// with mu held.
+func (j *job) tires() bool {
 	s := j.task.spec
-	if s.ThinkTime == 0 || j.think.begun < max(s.ThinkIOs, 1) || (j.left <= 0 || j.quota <= 0) && !j.rewrites(io) {
+	return s.ThinkTime > 0 && j.think.begun >= max(s.ThinkIOs, 1)
+}
+
+// thinks reports whether a rest comes before the next operation of io. A plan counts a trim and the write that follows
+// it as one operation, so there is none between them. Called with mu held.
+func (j *job) thinks(io *IO) bool {
+	switch rewrites := j.rewrites(io); {
+	case !j.tires(), rewrites && j.planned(), !rewrites && (j.left <= 0 || j.quota <= 0):
 		return false
 	}
 	if j.think.state == thinkNot {
@@ -68,7 +77,13 @@ func (j *job) wake() {
 		j.mu.Unlock()
 		return
 	}
-	t.state, t.begun, t.filling = thinkNot, 0, true
+	t.state, t.begun, t.ended = thinkNot, 0, nanotime()
+	if j.planned() {
+		j.mu.Unlock()
+		j.arrive() // the pacer saw no place for what was due meanwhile
+		return
+	}
+	t.filling = true
 	j.rewritesFirst()
 	j.mu.Unlock()
 	j.fill()

@@ -54,6 +54,102 @@ func TestThinkTime(t *testing.T) {
 	}
 }
 
+// TestThinkTimeWithRate: operations that become due during a rest begin after it, and aren't late for that; those that
+// wait for others are. A rest begins whether the next operation is due or not.
+func TestThinkTimeWithRate(t *testing.T) {
+	const ms = time.Millisecond
+	for name, c := range map[string]struct {
+		depth, blocks int
+		rest          time.Duration
+		want          []time.Duration
+		worst         time.Duration
+	}{
+		"within the interval": {1, 1, 5 * ms, []time.Duration{0, 10 * ms, 20 * ms, 30 * ms, 40 * ms, 50 * ms}, ms},
+		"one by one":          {8, 1, 25 * ms, []time.Duration{0, 26 * ms, 52 * ms, 78 * ms, 104 * ms, 130 * ms}, ms},
+		"three by three":      {8, 3, 25 * ms, []time.Duration{0, 10 * ms, 20 * ms, 46 * ms, 46 * ms, 50 * ms}, ms},
+		"behind each other":   {1, 3, 25 * ms, []time.Duration{0, 10 * ms, 20 * ms, 46 * ms, 47 * ms, 50 * ms}, 2 * ms},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				began, when := time.Now(), starts{}
+				s := spec("read")
+				s.IODepth, s.ThinkTime, s.ThinkIOs, s.NumberIOs, s.RateIOPS[Read] = c.depth, c.rest, c.blocks, 6, 100
+				res := mustRun(t, &fakeDevice{delay: ms, seen: func(*IO) { when.note(began) }}, s)
+				for i := range when.at {
+					when.at[i] = when.at[i].Truncate(ms) // the pacer sleeps for a least time
+				}
+				if !slices.Equal(when.at, c.want) {
+					t.Errorf("operations began at %v, want %v", when.at, c.want)
+				}
+				if m := &res.Ops[Read]; m.IOs != 6 || time.Duration(m.Latency.Max()).Round(ms) != c.worst {
+					t.Errorf("%d operations, the longest took %v, want 6 and %v", m.IOs, time.Duration(m.Latency.Max()), c.worst)
+				}
+			})
+		})
+	}
+}
+
+// TestThinkTimeWithStall: what waits because the device stands still is late, with rests too.
+func TestThinkTimeWithStall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const stall = 100 * time.Millisecond
+		open := make(chan struct{})
+		time.AfterFunc(stall, func() { close(open) })
+		s := spec("read")
+		s.IODepth, s.ThinkTime, s.ThinkIOs, s.NumberIOs, s.RateIOPS[Read] = 1, time.Millisecond, 1000, 11, 100
+		m := &mustRun(t, &fakeDevice{gate: open}, s).Ops[Read]
+		if p := time.Duration(m.Latency.Percentile(50)); m.IOs != 11 || p < 40*time.Millisecond || p > 60*time.Millisecond {
+			t.Errorf("%d operations, half of them took %v at most, want about half the stall of %v", m.IOs, p, stall)
+		}
+	})
+}
+
+// TestThinkTimeWithRateOfOne: rests are those of all operations, also if only one direction has a rate.
+func TestThinkTimeWithRateOfOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const ms = time.Millisecond
+		s := spec("randrw")
+		s.IODepth, s.ThinkTime, s.ThinkIOs, s.Runtime, s.RateIOPS[Write] = 2, 9*ms, 4, 96*ms, 50
+		res := mustRun(t, &fakeDevice{delay: ms}, s)
+		// In 11 ms each there are 4 operations: a write every 20 ms, and reads for the rest.
+		if r, w := &res.Ops[Read], &res.Ops[Write]; w.IOs != 5 || r.IOs != 9*4-5 || time.Duration(max(r.Latency.Max(), w.Latency.Max())) > 2*ms {
+			t.Errorf("%d reads and %d writes, which took %v and %v at most", r.IOs, w.IOs, time.Duration(r.Latency.Max()), time.Duration(w.Latency.Max()))
+		}
+	})
+}
+
+// TestThinkTimeOfTrimsWithRate: with a rate no rest comes between a trim and the write that follows it.
+func TestThinkTimeOfTrimsWithRate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const ms = time.Millisecond
+		began, when := time.Now(), starts{}
+		s := spec("trimwrite")
+		s.IODepth, s.ThinkTime, s.ThinkIOs, s.NumberIOs, s.RateIOPS[Write], s.RateIOPS[Trim] = 4, 10*ms, 1, 3, 1000, 1000
+		mustRun(t, &fakeDevice{delay: ms, seen: func(*IO) { when.note(began) }}, s)
+		if want := []time.Duration{0, ms, 12 * ms, 13 * ms, 24 * ms, 25 * ms}; !slices.Equal(when.at, want) {
+			t.Errorf("operations began at %v, want %v", when.at, want)
+		}
+	})
+}
+
+// TestEndOfThinkingWithRate: a run that ends while its jobs rest doesn't wait for them. What became due in the rest is
+// told.
+func TestEndOfThinkingWithRate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		s := spec("randwrite")
+		s.IODepth, s.NumJobs, s.ThinkTime, s.Runtime, s.Verify, s.RateIOPS[Write] = 2, 2, time.Hour, time.Second, true, 10
+		d := &fakeDevice{delay: time.Millisecond, data: make([]byte, fakeSize)}
+		res, err := runOne(d, s)
+		if err != nil || res.Ops[Write].IOs != 2 || res.Duration != s.Runtime || res.Verified != 2*4096 || res.Unstarted < 17 || res.Unstarted > 19 {
+			t.Errorf("%v; %d operations in %v, %d not begun, %d bytes verified", err, res.Ops[Write].IOs, res.Duration, res.Unstarted, res.Verified)
+		}
+		if took := time.Since(began); took > 2*time.Second {
+			t.Errorf("it took %v", took)
+		}
+	})
+}
+
 // promptDevice ends each operation before Submit returns.
 type promptDevice struct {
 	fakeDevice
