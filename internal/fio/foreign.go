@@ -34,7 +34,6 @@ var foreign = map[string]string{
 	"write_iolog":     "--pcap writes down every packet, and so every command; leave the option out",
 	"status-interval": "--metrics serves the figures in the course of a run; leave the option out",
 	"minimal":         "-o json has the figures for programs",
-	"do_verify":       "rw=write with verify reads back what it wrote, and rw=read with verify checks what an earlier run wrote",
 	"verify_pattern":  "verify=crc32c checks data that differ everywhere; leave the option out",
 	"verify_fatal":    noChecking, "verify_dump": noChecking, "verify_backlog": noChecking, "verify_async": noChecking,
 	"verify_state_save": noChecking, "verify_interval": noChecking,

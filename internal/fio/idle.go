@@ -19,7 +19,7 @@ var idle = map[string]string{
 	"description": "", "clat_percentiles": "1", "unified_rw_reporting": "0", "scramble_buffers": "0",
 	"gtod_reduce": "", "disable_lat": "", "disable_clat": "", "disable_slat": "", "disable_bw_measurement": "", "disable_bw": "",
 	"eta": "", "eta-newline": "", "eta-interval": "",
-	"fadvise_hint": "", "log_entries": "", "do_verify": "1", "verify_fatal": "1", "verify_dump": "", "verify_state_save": "0",
+	"fadvise_hint": "", "log_entries": "", "verify_fatal": "1", "verify_dump": "", "verify_state_save": "0",
 	"buffered": "0", "lat_percentiles": "0", "slat_percentiles": "0",
 	// The most that fio hands to the kernel, or takes from it, by one call: it keeps the depth with any.
 	"iodepth_batch": "", "iodepth_batch_submit": "", "iodepth_batch_complete_max": "",

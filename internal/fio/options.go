@@ -248,6 +248,16 @@ var options = []Option{
 		set: setVerify,
 	},
 	{
+		Name: "do_verify", Alone: true, Type: "0 or 1", Example: "0", Default: "1",
+		Usage: "0: don't read back at the end; a later run with rw=read and verify can check what was written",
+		set: func(j *Job, v string) error {
+			var back bool
+			err := boolean(&back, v)
+			j.Unread = !back
+			return err
+		},
+	},
+	{
 		Name: "percentile_list", Type: "list", Example: "50:99:99.9", Usage: "latency percentiles to report, separated by colons",
 		set: setPercentiles,
 	},

@@ -29,7 +29,7 @@ type Progress struct {
 
 // Run runs specs on dev, all at once, until they are done, their time is over or ctx ends, and measures them. The
 // first error of an operation ends the run and is returned, along with what was measured until then. What specs
-// with Verify wrote is then read back and checked; data that differs is reported as a *VerifyError.
+// with Verify wrote is then read back and checked, unless they are Unread; data that differs is reported as a *VerifyError.
 func Run(ctx context.Context, dev Device, specs []Spec, o Options) (*Result, error) {
 	r := &run{idle: make(chan struct{}), failed: make(chan struct{}), began: nanotime(), o: o}
 	r.o.Interval = cmp.Or(r.o.Interval, time.Second)
@@ -218,12 +218,12 @@ func (r *run) nextEvent() (at int64, act func()) {
 	return at, act
 }
 
-// verify reads back what tasks with a ledger wrote.
+// verify reads back what tasks with a ledger wrote, if they are to.
 func (r *run) verify(ctx context.Context) error {
 	var tasks []*task
 	var jobs []*job
 	for _, t := range r.tasks {
-		if t.ledger != nil && t.spec.Does(Write) {
+		if t.ledger != nil && t.spec.Does(Write) && !t.spec.Unread {
 			tasks, jobs = append(tasks, t), append(jobs, t.jobs...)
 		}
 	}

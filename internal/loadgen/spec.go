@@ -51,6 +51,7 @@ type Spec struct {
 	Fdatasync    int           // the same once more, counted apart; one flush will do where both are due
 	EndFsync     bool          // a job that writes flushes when its other operations have ended, and then is over
 	Verify       bool          // stamp written data with a CRC-32C, and check what is read
+	Unread       bool          // what Verify stamps isn't read back at the end
 	Refill       bool          // write new data each time; otherwise each buffer keeps its initial data
 	Zeroes       bool          // write zeroes; Refill makes no difference then
 	LogEvery     time.Duration // the length of each of JobResult.Windows; 0 for none

@@ -63,6 +63,32 @@ func testVerify(t *testing.T) {
 	}
 }
 
+// TestVerifyUnread: what is written isn't read back if the spec says so, but reads among the writes are checked, and a
+// later run can check the rest.
+func TestVerifyUnread(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &fakeDevice{delay: time.Millisecond, data: make([]byte, fakeSize)}
+		var reads atomic.Int32
+		d.seen = func(io *IO) {
+			if io.Op == Read {
+				reads.Add(1)
+			}
+		}
+		s := verifySpec("randwrite")
+		s.Unread = true
+		if res := mustRun(t, d, s); res.Verified != 0 || reads.Load() != 0 || res.Ops[Write].Bytes != fakeSize {
+			t.Errorf("%d bytes were verified by %d reads, of %d", res.Verified, reads.Load(), res.Ops[Write].Bytes)
+		}
+		if res := mustRun(t, d, verifySpec("read")); res.Verified != fakeSize {
+			t.Errorf("%d bytes were verified later", res.Verified)
+		}
+		s.RW, s.Loops = "randrw", 2
+		if res := mustRun(t, d, s); res.Verified == 0 {
+			t.Errorf("nothing was verified of %d bytes that were read among writes", res.Ops[Read].Bytes)
+		}
+	})
+}
+
 // The sizes of directions that a pattern doesn't have make no difference, even those of no whole blocks.
 func TestVerifyOtherSizes(t *testing.T) { synctest.Test(t, testVerifyOtherSizes) }
 
