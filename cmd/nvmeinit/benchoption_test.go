@@ -23,7 +23,7 @@ func TestIdleFlags(t *testing.T) {
 		"--iodepth 4":                                goesOn,
 		"--direct=0":                                 `nvmeinit: --direct "0": commands go to the namespace past every cache of this machine; leave the option out`,
 		"--gtod_reduce=1 --eta never":                "without effect here: gtod_reduce, eta\n" + goesOn,
-		"--lat_percentiles 1":                        `nvmeinit: --lat_percentiles "1": percentile_list says`,
+		"--slat_percentiles 1":                       `nvmeinit: --slat_percentiles "1": an operation is submitted at once`,
 		"--rw randwrite --readonly":                  "nvmeinit: --rw=randwrite: it changes the namespace, and --readonly forbids that",
 		"--rw randread --readonly":                   goesOn,
 		"--filename=a --filename=b":                  `nvmeinit: --filename "b": filename=b, and a: all jobs run on one namespace`,

@@ -3,26 +3,25 @@ package fio
 // Remedies for options that concern files and the kernel's interfaces, that request a page cache or none, that
 // write figures to files during a run, and so on.
 const (
-	noFabric     = "nvmeinit reaches the namespace by itself, by -t, -a and --nsid; leave the option out"
-	noCache      = "commands go to the namespace past every cache of this machine; leave the option out"
-	noLog        = "write_bw_log, write_iops_log and write_lat_log have the figures of each log_avg_msec of a run; leave the option out"
-	noEpoch      = "times in logs count from when measuring began; leave the option out"
-	noFile       = "logs are gathered in memory, and are as large as log_avg_msec is short; leave the option out"
-	noPlace      = "taskset or numactl say where nvmeinit runs, as taskset -c 0-3 nvmeinit bench; leave the option out"
-	noTarget     = "latency_target finds the greatest depth at which latencies hold, and ends the job there; leave the option out"
-	noFlow       = "rate or rate_iops have jobs go on at rates of their own, and so in proportion; leave the option out"
-	noSettling   = "ramp_time is how long figures have to settle, and write_iops_log shows whether they did; leave the option out"
-	noBatch      = "an operation begins as soon as another ends; leave the option out"
-	noBuffer     = "what is written is random data that nothing can compress, or zeroes by zero_buffers; leave the option out"
-	noPercentile = "percentile_list says which percentiles of clat_ns are reported; leave the option out"
-	noZones      = "the namespace has no zones; jobs with an offset and a size of their own keep to parts of it; leave the option out"
-	noPriority   = "all commands are equal, and so are all queues; leave the option out"
-	noMetadata   = "data have no metadata beside them, and verify=crc32c checks them from end to end; leave the option out"
-	noMercy      = "the first operation that fails ends the run; leave the option out"
-	noLeast      = "a rate here is kept however late operations are; their latencies tell"
-	noReplay     = "traces aren't replayed; rwmixread, bssplit and random_distribution make a load as theirs; leave the option out"
-	noCommand    = "nvmeinit runs no other programs; have the shell run the command; leave the option out"
-	noChecking   = "verify reads everything back in the end, and the first block that differs ends the run; leave the option out"
+	noFabric   = "nvmeinit reaches the namespace by itself, by -t, -a and --nsid; leave the option out"
+	noCache    = "commands go to the namespace past every cache of this machine; leave the option out"
+	noLog      = "write_bw_log, write_iops_log and write_lat_log have the figures of each log_avg_msec of a run; leave the option out"
+	noEpoch    = "times in logs count from when measuring began; leave the option out"
+	noFile     = "logs are gathered in memory, and are as large as log_avg_msec is short; leave the option out"
+	noPlace    = "taskset or numactl say where nvmeinit runs, as taskset -c 0-3 nvmeinit bench; leave the option out"
+	noTarget   = "latency_target finds the greatest depth at which latencies hold, and ends the job there; leave the option out"
+	noFlow     = "rate or rate_iops have jobs go on at rates of their own, and so in proportion; leave the option out"
+	noSettling = "ramp_time is how long figures have to settle, and write_iops_log shows whether they did; leave the option out"
+	noBatch    = "an operation begins as soon as another ends; leave the option out"
+	noBuffer   = "what is written is random data that nothing can compress, or zeroes by zero_buffers; leave the option out"
+	noZones    = "the namespace has no zones; jobs with an offset and a size of their own keep to parts of it; leave the option out"
+	noPriority = "all commands are equal, and so are all queues; leave the option out"
+	noMetadata = "data have no metadata beside them, and verify=crc32c checks them from end to end; leave the option out"
+	noMercy    = "the first operation that fails ends the run; leave the option out"
+	noLeast    = "a rate here is kept however late operations are; their latencies tell"
+	noReplay   = "traces aren't replayed; rwmixread, bssplit and random_distribution make a load as theirs; leave the option out"
+	noCommand  = "nvmeinit runs no other programs; have the shell run the command; leave the option out"
+	noChecking = "verify reads everything back in the end, and the first block that differs ends the run; leave the option out"
 )
 
 // foreign holds the options of fio that many job files and scripts have and that have no meaning here.
@@ -53,8 +52,8 @@ var foreign = map[string]string{
 	"scramble_buffers": "refill_buffers has data that are new each time; leave the option out", "buffer_pattern": noBuffer,
 	"buffer_compress_percentage": noBuffer, "buffer_compress_chunk": noBuffer, "dedupe_percentage": noBuffer,
 	"dedupe_mode": noBuffer, "dedupe_working_set_percentage": noBuffer, "dedupe_global": noBuffer,
-	"clocksource":     "all times are those of one monotonic clock; leave the option out",
-	"lat_percentiles": noPercentile, "clat_percentiles": noPercentile, "slat_percentiles": noPercentile,
+	"clocksource":           "all times are those of one monotonic clock; leave the option out",
+	"slat_percentiles":      "an operation is submitted at once, so that clat_ns has all of its latency; leave the option out",
 	"unified_rw_reporting":  "reads and writes are reported apart, and --compare and --report show them together; leave the option out",
 	"wait_for":              "stonewall has a section begin when those before it have ended",
 	"random_generator":      "random offsets need no generator of another kind for large ranges; leave the option out",

@@ -16,11 +16,11 @@ var idle = map[string]string{
 	"hipri": "", "fixedbufs": "", "registerfiles": "", "sqthread_poll": "", "sqthread_poll_cpu": "", "nonvectored": "", "cmd_type": "",
 	"userspace_reap": "", "nowait": "", "mem": "", "iomem": "", "mem_align": "", "iomem_align": "", "hugepage-size": "", "lockmem": "", "gtod_cpu": "", "create_fsync": "",
 	"kb_base": "1024", "significant_figures": "", "allrandrepeat": "1", "bs_unaligned": "1",
-	"description": "", "clat_percentiles": "1", "unified_rw_reporting": "0", "scramble_buffers": "0",
+	"description": "", "unified_rw_reporting": "0", "scramble_buffers": "0",
 	"gtod_reduce": "", "disable_lat": "", "disable_clat": "", "disable_slat": "", "disable_bw_measurement": "", "disable_bw": "",
 	"eta": "", "eta-newline": "", "eta-interval": "",
 	"fadvise_hint": "", "log_entries": "", "verify_fatal": "1", "verify_dump": "", "verify_state_save": "0",
-	"buffered": "0", "lat_percentiles": "0", "slat_percentiles": "0",
+	"buffered": "0", "slat_percentiles": "0",
 	// The most that fio hands to the kernel, or takes from it, by one call: it keeps the depth with any.
 	"iodepth_batch": "", "iodepth_batch_submit": "", "iodepth_batch_complete_max": "",
 	"iodepth_batch_complete": "1", "iodepth_batch_complete_min": "1",

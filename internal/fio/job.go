@@ -20,6 +20,8 @@ type Job struct {
 	Percentiles    []float64 // to report; nil for fio's
 	Logs           Logs
 
+	lat     bool                       // the JSON has percentiles of lat_ns
+	noClat  bool                       // and none of clat_ns
 	sized   [loadgen.Directions]sizing // which option set BS
 	step    int64                      // bytes from the offset of a clone to that of the next
 	stepBy  int                        // the same in percent of the namespace

@@ -101,7 +101,7 @@ func TestIdleOptions(t *testing.T) {
 	if len(f.Global) != 1 || len(f.Jobs[0].Given()) != 0 || f.Jobs[1].BS[0][0].Bytes != 8192 {
 		t.Errorf("global %v, a %v", f.Global, f.Jobs[0].Given())
 	}
-	for _, line := range []string{"hipri", "fixedbufs=1", "description=two words", "clat_percentiles=1", "gtod_reduce=1", "thinktime_blocks_type=issue", "rate_ignore_thinktime=0",
+	for _, line := range []string{"hipri", "fixedbufs=1", "description=two words", "gtod_reduce=1", "thinktime_blocks_type=issue", "rate_ignore_thinktime=0",
 		"verify_dump=1", "buffered=0", "disable_lat=1", "disable_slat=1", "fadvise_hint=0", "log_entries=32768",
 		"iodepth_batch=1", "iodepth_batch_submit=64", "iodepth_batch_complete_max=64", "directory=/mnt", "mem=mmaphuge", "userspace_reap", "random_generator=lfsr"} {
 		if f, err := Parse("x.fio", strings.NewReader("[a]\n"+line)); err != nil || f.Idle.Notice() == "" || len(f.Jobs[0].Given()) != 0 {
@@ -169,7 +169,7 @@ func TestParseErrors(t *testing.T) {
 		"[a]\npre_read=1\n":                     "x.fio:2: pre_read: nvmeinit reaches the namespace by itself",
 		"[a]\nwrite_hist_log=x\n":               "x.fio:2: write_hist_log: write_bw_log, write_iops_log and write_lat_log have",
 		"[a]\ncpus_allowed=0-3\n":               "x.fio:2: cpus_allowed: taskset or numactl",
-		"[a]\nlat_percentiles=1\n":              "x.fio:2: lat_percentiles: percentile_list says",
+		"[a]\nslat_percentiles=1\n":             "x.fio:2: slat_percentiles: an operation is submitted at once",
 		"[a]\nverify_state_save=1\n":            "x.fio:2: verify_state_save: verify reads everything back",
 		"[a]\nthinktime_blocks_type=complete\n": "x.fio:2: thinktime_blocks_type: operations count when they begin",
 		"[a]\nrate_ignore_thinktime\n":          "x.fio:2: rate_ignore_thinktime: what becomes due in a rest",
@@ -184,7 +184,6 @@ func TestParseErrors(t *testing.T) {
 		"[a]\ndedupe_mode=repeat\n":             "x.fio:2: dedupe_mode: what is written is random",
 		"[a]\nread_iolog=x\n":                   "x.fio:2: read_iolog: traces aren't replayed",
 		"[a]\nfoo=1\nbs=4kk\n":                  "x.fio:3: bs=4kk: want a size",
-		"[a]\nclat_percentiles=0\n":             "x.fio:2: clat_percentiles: percentile_list says",
 		"[a]\ndirect=0\n":                       "x.fio:2: direct: commands go to the namespace past every cache",
 		"[a]\nfilename=a\n[b]\nfilename=b\n":    "x.fio:4: filename=b, and a in line 2: all jobs run on one namespace",
 		"[a]\nbs=4kk\n":                         "x.fio:2: bs=4kk: want a size",

@@ -266,7 +266,12 @@ func side(g *Reported, op loadgen.Op, bins bool) Side {
 		IOPS: g.IOPS(m), Runtime: max(g.Duration.Milliseconds(), 1), TotalIOs: m.IOs,
 		Lat: lat, CLat: lat,
 	}
-	s.CLat.spell(g, &m.Latency, bins)
+	if !g.Job.noClat {
+		s.CLat.spell(g, &m.Latency, bins)
+	}
+	if g.Job.lat {
+		s.Lat.spell(g, &m.Latency, bins)
+	}
 	s.course(g.Points, op)
 	return s
 }
@@ -278,7 +283,9 @@ func syncs(g *Reported, bins bool) syncSide {
 		return syncSide{}
 	}
 	s := syncSide{h.Count(), latency(h)}
-	s.Lat.spell(g, h, bins)
+	if !g.Job.noClat || g.Job.lat {
+		s.Lat.spell(g, h, bins)
+	}
 	return s
 }
 

@@ -87,6 +87,41 @@ func TestReport(t *testing.T) {
 	}
 }
 
+// TestReportOfPercentiles: the JSON has the percentiles, and in json+ the bins, of the latencies that a job asks for, as
+// fio's.
+func TestReportOfPercentiles(t *testing.T) {
+	for _, c := range []struct {
+		options   []string
+		clat, lat bool
+	}{
+		{nil, true, false},
+		{[]string{"lat_percentiles=1"}, true, true},
+		{[]string{"lat_percentiles=1", "clat_percentiles=0"}, false, true},
+		{[]string{"clat_percentiles=0"}, false, false},
+		{[]string{"clat_percentiles=1", "lat_percentiles=0"}, true, false},
+	} {
+		jobs, res := results(t, append(c.options, "group_reporting")...)
+		res.Jobs[0].Syncs = res.Jobs[0].Ops[loadgen.Write]
+		r := NewReport("nvmeinit 1", time.Unix(1795242250, 0), nil)
+		r.Add(jobs, res, true)
+		j := &r.Jobs[0]
+		for _, l := range []struct {
+			of   string
+			lat  Latency
+			want bool
+		}{
+			{"read.clat_ns", j.Read.CLat, c.clat},
+			{"read.lat_ns", j.Read.Lat, c.lat},
+			{"write.lat_ns", j.Write.Lat, c.lat},
+			{"sync.lat_ns", j.Sync.Lat, c.clat || c.lat},
+		} {
+			if has := len(l.lat.Percentiles) == 17 && len(l.lat.Bins) > 0; has != l.want || !l.want && l.lat.Percentiles != nil {
+				t.Errorf("%v: %s has %d percentiles and %d bins", c.options, l.of, len(l.lat.Percentiles), len(l.lat.Bins))
+			}
+		}
+	}
+}
+
 // TestReportOfJobs: each job reports what its own clones did, in each direction, with the percentiles that it wants.
 func TestReportOfJobs(t *testing.T) {
 	first, res := results(t)

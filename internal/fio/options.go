@@ -262,6 +262,21 @@ var options = []Option{
 		set: setPercentiles,
 	},
 	{
+		Name: "lat_percentiles", Alone: true, Type: "0 or 1", Example: "1", Default: "0",
+		Usage: "1: have the JSON report percentiles of lat_ns, which are those of clat_ns",
+		set:   func(j *Job, v string) error { return boolean(&j.lat, v) },
+	},
+	{
+		Name: "clat_percentiles", Alone: true, Type: "0 or 1", Example: "0", Default: "1",
+		Usage: "0: have the JSON report none of clat_ns",
+		set: func(j *Job, v string) error {
+			var clat bool
+			err := boolean(&clat, v)
+			j.noClat = !clat
+			return err
+		},
+	},
+	{
 		Name: "write_bw_log", Alone: true, Type: "prefix", Example: "mine",
 		Usage: "write the bandwidth of each interval of log_avg_msec, or of each operation, in KiB a second, to prefix_bw.N.log for each job N, as fio does",
 		set:   setLog(bwLog),
