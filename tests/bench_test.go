@@ -256,6 +256,71 @@ func TestFioJSON(t *testing.T) {
 	}
 }
 
+// TestFioTerse: one reader reads the lines of fio and of nvmeinit, which have the same fields.
+func TestFioTerse(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "jobs.fio")
+	writeText(t, path, "[global]\nsize=4m\ndisk_util=0\npercentile_list=50:99:99.9\n[mix]\nrw=randrw\nnumjobs=2\ngroup_reporting\n[writer]\nstonewall\nrw=write\nbs=64k\n")
+	tgt := startTarget(t, "--volume", "mem:8MiB")
+	lines := map[string]string{}
+	for _, transport := range transports {
+		lines[transport] = tgt.must(t, cliTimeout, transport, "bench", "--minimal", path)
+	}
+	t.Run("fio", func(t *testing.T) { lines["fio"] = string(runFio(t, t.TempDir(), "--minimal", path)) })
+	for who, text := range lines {
+		jobs := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
+		if len(jobs) != 2 {
+			t.Fatalf("%s: %d lines: %s", who, len(jobs), text)
+		}
+		for i, want := range []string{"3 mix 0 0", "3 writer 1 0"} {
+			f := strings.Split(jobs[i], ";")
+			if len(f) != 121 {
+				t.Fatalf("%s: %d fields, want 121: %s", who, len(f), jobs[i])
+			}
+			number := func(k int) float64 {
+				n, err := strconv.ParseFloat(strings.TrimSuffix(f[k], "%"), 64)
+				if err != nil {
+					t.Errorf("%s: field %d: %v", who, k, err)
+				}
+				return n
+			}
+			if got := strings.Join([]string{f[0], f[2], f[3], f[4]}, " "); got != want {
+				t.Errorf("%s: %s, want %s", who, got, want)
+			}
+			if all := number(5) + number(46); all != []float64{8192, 4096}[i] {
+				t.Errorf("%s: %s: %v KiB", who, f[2], all)
+			}
+			for _, side := range []int{5, 46} {
+				if number(side) == 0 {
+					continue
+				}
+				if ms := number(side + 3); ms < 1 || math.Abs(number(side+1)*ms/1000-number(side)) > number(side)*(1/ms+0.02)+ms/1000 {
+					t.Errorf("%s: %s: %v KiB at %v KiB/s in %v ms", who, f[2], number(side), number(side+1), ms)
+				}
+				if least, most, mean := number(side+8), number(side+9), number(side+10); !(least <= mean && mean < most+1) {
+					t.Errorf("%s: %s: latencies of %v to %v µs, %v on average", who, f[2], least, most, mean)
+				}
+				for k, name := range []string{"50.000000", "99.000000", "99.900000", "0", "0"} {
+					if got, _, _ := strings.Cut(f[side+12+k], "%="); got != name {
+						t.Errorf("%s: %s: percentile %s, want %s", who, f[2], f[side+12+k], name)
+					}
+				}
+			}
+			depths, latencies := 0.0, 0.0
+			for k := 92; k < 121; k++ {
+				if k < 99 {
+					depths += number(k)
+				} else {
+					latencies += number(k)
+				}
+			}
+			if depths != 100 || math.Abs(latencies-100) > 1 {
+				t.Errorf("%s: %s: shares of depths are %v, and of latencies %v", who, f[2], depths, latencies)
+			}
+		}
+	}
+}
+
 // What is written with --verify is checked, also by a later run; data overwritten by somebody else is detected.
 func TestBenchVerify(t *testing.T) {
 	t.Parallel()

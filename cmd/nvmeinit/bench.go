@@ -29,6 +29,7 @@ type benchFlags struct {
 	idle        fio.Idles
 	sections    []string // of the job file; nil for all
 	output      cli.Format
+	minimal     bool   // as fio names Terse
 	results     string // file
 	metrics     string
 	campaign    campaignFlags
@@ -100,8 +101,10 @@ Patterns that write or trim destroy the content of the namespace.`,
 	fl.Uint32Var(&f.nsid, "nsid", 1, "`number` of the namespace")
 	fl.IntVar(&f.controllers, "controllers", 1, "`number` of times to connect, each with -i queues; the jobs spread over them, and those beyond numjobs stay idle")
 	fl.BoolVar(&f.readonly, "readonly", false, "refuse jobs that write or trim")
-	cli.OutputFlag(fl, &f.output, cli.JSONPlus)
+	cli.OutputFlag(fl, &f.output, cli.Terse, cli.JSONPlus)
 	fl.Lookup("output-format").Usage += " with every latency that was counted"
+	fl.BoolVar(&f.minimal, "minimal", false, "the same as -o terse")
+	_ = fl.MarkHidden("minimal")
 	fl.StringVar(&f.results, "output", "", "`FILE` for the results, in place of standard output; what it holds is overwritten")
 	fl.StringArrayVar(&f.sections, "section", nil, "`NAME` of the only section of the job file to run; repeat for more")
 	fl.StringVar(&f.metrics, "metrics", "", "`ADDRESS:PORT` to serve metrics for Prometheus on meanwhile")
@@ -144,6 +147,9 @@ const maxControllers = 4096
 // read determines what to run, and checks what needs no connection.
 func (f *benchFlags) read(c *cobra.Command, args []string) error {
 	f.queueSizeGiven = c.Flags().Changed("queue-size")
+	if f.minimal {
+		f.output = cli.Terse
+	}
 	if err := f.readJobs(c, args); err != nil {
 		return err
 	}
@@ -305,8 +311,13 @@ func bench(c *cobra.Command, f *benchFlags) (err error) {
 		if res != nil {
 			figs.finish(res)
 			report.Add(jobs, res, f.output == cli.JSONPlus)
-			if f.output == cli.Normal {
-				printResult(c.OutOrStdout(), fio.Groups(jobs, res))
+			switch all := fio.Groups(jobs, res); f.output {
+			case cli.Normal:
+				printResult(c.OutOrStdout(), all)
+			case cli.Terse: // its lines have no place for it
+				for i := range all {
+					printUnstarted(c.ErrOrStderr(), &all[i])
+				}
 			}
 			err = errors.Join(err, writeLogs(c.Context(), jobs, res))
 		}
@@ -323,7 +334,7 @@ func bench(c *cobra.Command, f *benchFlags) (err error) {
 // program is the name of this program in the JSON, in the place of fio's name and version.
 func program() string { return "nvmeinit " + version.Version }
 
-// printReport prints the JSON report, if requested, of what has run, and what each path did.
+// printReport prints the report for programs, if requested, of what has run, and what each path did.
 func (f *benchFlags) printReport(w io.Writer, r *fio.Report, d *benchDevice) error {
 	if f.output == cli.Normal {
 		if d.multi != nil {
@@ -333,6 +344,9 @@ func (f *benchFlags) printReport(w io.Writer, r *fio.Report, d *benchDevice) err
 	}
 	if len(r.Jobs) == 0 {
 		return nil
+	}
+	if f.output == cli.Terse {
+		return r.Terse(w)
 	}
 	r.End(time.Now())
 	if d.multi != nil {

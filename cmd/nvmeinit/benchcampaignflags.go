@@ -55,6 +55,8 @@ func (f *benchFlags) checkCampaign() error {
 		return cli.Usage("-t %s and --compare %s: want one of them", f.conn.transport, strings.Join(p.compare, ","))
 	case f.conn.paths.wanted():
 		return cli.Usage("--path, --all-paths and what belongs to them go with a single run: without --compare, --repeats, --depths and --report")
+	case f.output == cli.Terse:
+		return cli.Usage("-o terse goes with a single run: without --compare, --repeats, --depths and --report")
 	case f.metrics != "" || f.conn.pcap != "":
 		return cli.Usage("--metrics and --pcap go with a single run: without --compare, --repeats, --depths and --report")
 	}

@@ -63,7 +63,7 @@ func TestSections(t *testing.T) {
 		"--readonly --section b " + file:             "nvmeinit: " + file + " [b]: rw=write",
 		"--section z " + file:                        "nvmeinit: " + file + `: --section "z": want one of a, b, c`,
 		"--section a --rw read":                      `nvmeinit: --section "a": only a job file has sections`,
-		"-o out.json":                                `nvmeinit: -o "out.json": want normal, json or json+; is --output out.json meant?`,
+		"-o out.json":                                `nvmeinit: -o "out.json": want normal, json, terse or json+; is --output out.json meant?`,
 	} {
 		root := newRoot()
 		var says strings.Builder

@@ -61,12 +61,17 @@ func printJob(w io.Writer, r *fio.Reported) {
 	if s.Verify {
 		fmt.Fprintf(w, "verified: %s are as they were written\n", blockdev.FormatSize(r.Verified))
 	}
+	printUnstarted(w, r)
+	if r.Errors > 0 {
+		fmt.Fprintf(w, "errors: %d\n", r.Errors)
+	}
+}
+
+// printUnstarted says if operations were due by a rate and never began.
+func printUnstarted(w io.Writer, r *fio.Reported) {
 	if r.Unstarted > 0 {
 		fmt.Fprintf(w, "behind the rate: %s operations were due and had not begun at the end; latencies are of those that had\n",
 			humanize.Comma(int64(r.Unstarted)))
-	}
-	if r.Errors > 0 {
-		fmt.Fprintf(w, "errors: %d\n", r.Errors)
 	}
 }
 

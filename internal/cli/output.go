@@ -20,6 +20,7 @@ const (
 	Normal   Format = "normal" // for people
 	JSON     Format = "json"
 	JSONPlus Format = "json+" // fio's, with more detail
+	Terse    Format = "terse" // fio's, in one line
 )
 
 // OutputFlag adds -o to flags, which sets f to Normal, JSON, or what the command has more.

@@ -18,7 +18,7 @@ var idle = map[string]string{
 	"kb_base": "1024", "significant_figures": "", "allrandrepeat": "1", "bs_unaligned": "1",
 	"description": "", "unified_rw_reporting": "0", "scramble_buffers": "0",
 	"gtod_reduce": "", "disable_lat": "", "disable_clat": "", "disable_slat": "", "disable_bw_measurement": "", "disable_bw": "",
-	"eta": "", "eta-newline": "", "eta-interval": "",
+	"terse-version": "3", "eta": "", "eta-newline": "", "eta-interval": "",
 	"fadvise_hint": "", "log_entries": "", "verify_fatal": "1", "verify_dump": "", "verify_state_save": "0",
 	"buffered": "0", "slat_percentiles": "0",
 	// The most that fio hands to the kernel, or takes from it, by one call: it keeps the depth with any.

@@ -62,6 +62,8 @@ type JobReport struct {
 	Repeat   int               `json:"nvmeinit_repeat,omitempty"`         // ours: number of the repeat, from 1
 	Verified int64             `json:"nvmeinit_verified_bytes,omitempty"` // ours: bytes that --verify has checked
 	Late     uint64            `json:"nvmeinit_unstarted_ios,omitempty"`  // ours: due by a rate and never begun
+
+	percentiles []float64 // of latencies; nil if none are to be reported
 }
 
 // Side is one direction of a job.
@@ -234,6 +236,9 @@ func jobReport(group int, g *Reported, bins bool) JobReport {
 		Target: g.Job.LatencyTarget.Nanoseconds(), Window: g.Job.LatencyWindow.Microseconds(),
 		Verified: g.Verified, Late: g.Unstarted,
 	}
+	if !g.Job.noClat || g.Job.lat {
+		j.percentiles = g.Job.percentiles()
+	}
 	// Operations are submitted and completed one by one, as far as the generator sees.
 	all := g.Total()
 	if all.IOs > 0 {
@@ -296,13 +301,17 @@ func latency(h *loadgen.Histogram) Latency {
 // defaultPercentiles are the percentiles that fio reports by default.
 var defaultPercentiles = []float64{1, 5, 10, 20, 30, 40, 50, 60, 70, 80, 90, 95, 99, 99.5, 99.9, 99.95, 99.99}
 
+// percentiles returns those that the job requests.
+func (j *Job) percentiles() []float64 {
+	if j.Percentiles == nil {
+		return defaultPercentiles
+	}
+	return j.Percentiles
+}
+
 // spell adds the percentiles that the job requests, and with bins all recorded latencies.
 func (l *Latency) spell(g *Reported, h *loadgen.Histogram, bins bool) {
-	percentiles := g.Job.Percentiles
-	if percentiles == nil {
-		percentiles = defaultPercentiles
-	}
-	for _, p := range percentiles {
+	for _, p := range g.Job.percentiles() {
 		l.Percentiles = append(l.Percentiles, level{fmt.Sprintf("%.6f", p), float64(h.Percentile(p))})
 	}
 	if bins {
