@@ -321,6 +321,43 @@ func TestFioTerse(t *testing.T) {
 	}
 }
 
+// TestBenchStatus: --status-interval prints what there is so far in the form of the end, with the jobs before.
+func TestBenchStatus(t *testing.T) {
+	t.Parallel()
+	tgt := startTarget(t, "--volume", "mem:8MiB")
+	flags := args("--size 1m --name first --rw write --name second --stonewall --rw randread --runtime 1 --time_based --status-interval 300ms")
+	text := tgt.must(t, cliTimeout, "tcp", "bench", append(flags, "-o", "json")...)
+	var before fioReport
+	reports := 0
+	for d := json.NewDecoder(strings.NewReader(text)); d.More(); reports++ {
+		var r fioReport
+		if err := d.Decode(&r); err != nil {
+			t.Fatalf("%v in %s", err, text)
+		}
+		if len(r.Jobs) != 2 || r.Jobs[0].Write.Bytes != 1<<20 {
+			t.Fatalf("report %d: %+v", reports, r)
+		}
+		now := r.Jobs[1].Read
+		if reports > 0 {
+			if last := before.Jobs[1].Read; now.Total <= last.Total || now.Runtime < last.Runtime+100 {
+				t.Errorf("report %d: %v operations in %v ms, after %v in %v", reports, now.Total, now.Runtime, last.Total, last.Runtime)
+			}
+		}
+		before = r
+	}
+	if reports < 2 || before.Jobs[1].Read.Runtime < 1000 {
+		t.Errorf("%d reports, the last one after %v ms", reports, before.Jobs[1].Read.Runtime)
+	}
+	text = tgt.must(t, cliTimeout, "tcp", "bench", append(flags, "--minimal")...)
+	if n := strings.Count(text, ";first;"); n < 2 || n != strings.Count(text, ";second;") {
+		t.Errorf("%d lines of the first job: %s", n, text)
+	}
+	text = tgt.must(t, cliTimeout, "tcp", "bench", flags...)
+	if n := strings.Count(text, "first: rw"); n != 1 || strings.Count(text, "second: rw") < 2 {
+		t.Errorf("%d tables of the first job: %s", n, text)
+	}
+}
+
 // What is written with --verify is checked, also by a later run; data overwritten by somebody else is detected.
 func TestBenchVerify(t *testing.T) {
 	t.Parallel()

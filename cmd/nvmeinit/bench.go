@@ -32,6 +32,7 @@ type benchFlags struct {
 	minimal     bool   // as fio names Terse
 	results     string // file
 	metrics     string
+	status      time.Duration // how often results are printed before the end; 0 for never
 	campaign    campaignFlags
 
 	queueSizeGiven bool // -Q was given by the user
@@ -106,6 +107,7 @@ Patterns that write or trim destroy the content of the namespace.`,
 	fl.BoolVar(&f.minimal, "minimal", false, "the same as -o terse")
 	_ = fl.MarkHidden("minimal")
 	fl.StringVar(&f.results, "output", "", "`FILE` for the results, in place of standard output; what it holds is overwritten")
+	fl.Var(&timeFlag{&f.status}, "status-interval", "`time` after which to print the results so far, again and again, in seconds or as 500ms")
 	fl.StringArrayVar(&f.sections, "section", nil, "`NAME` of the only section of the job file to run; repeat for more")
 	fl.StringVar(&f.metrics, "metrics", "", "`ADDRESS:PORT` to serve metrics for Prometheus on meanwhile")
 	f.conn.paths.add(c, "any of these")
@@ -306,7 +308,17 @@ func bench(c *cobra.Command, f *benchFlags) (err error) {
 	phases := fio.Phases(f.jobs)
 	for i, jobs := range phases {
 		live.begin(phaseName(jobs, i, len(phases)))
-		res, err := f.run(c.Context(), d, jobs, func(p *loadgen.Progress) { live.show(p); figs.report(p) })
+		o := loadgen.Options{
+			Interval: sampleInterval(jobs), Report: func(p *loadgen.Progress) { live.show(p); figs.report(p) },
+			StatusEach: f.status,
+		}
+		if f.status > 0 {
+			o.Status = func(res *loadgen.Result) {
+				live.clear()
+				f.printStatus(c.OutOrStdout(), report, jobs, res, d)
+			}
+		}
+		res, err := f.run(c.Context(), d, jobs, o)
 		live.clear()
 		if res != nil {
 			figs.finish(res)
@@ -329,6 +341,17 @@ func bench(c *cobra.Command, f *benchFlags) (err error) {
 		}
 	}
 	return f.printReport(c.OutOrStdout(), report, d)
+}
+
+// printStatus prints what the jobs of a phase have done so far, in the form of the end. As with fio, a report for
+// programs has the phases before it too.
+func (f *benchFlags) printStatus(w io.Writer, before *fio.Report, jobs []*fio.Job, res *loadgen.Result, d *benchDevice) {
+	if f.output == cli.Normal {
+		printResult(w, fio.Groups(jobs, res))
+		return
+	}
+	// What is wrong with the file is told at the end, when the last report is printed.
+	_ = f.printReport(w, before.With(jobs, res, f.output == cli.JSONPlus), d)
 }
 
 // program is the name of this program in the JSON, in the place of fio's name and version.
@@ -372,8 +395,7 @@ func jobNames(jobs []*fio.Job, separator string) string {
 }
 
 // run runs the jobs of a phase.
-func (f *benchFlags) run(ctx context.Context, d *benchDevice, jobs []*fio.Job, report func(*loadgen.Progress)) (*loadgen.Result, error) {
-	o := loadgen.Options{Interval: sampleInterval(jobs), Report: report}
+func (f *benchFlags) run(ctx context.Context, d *benchDevice, jobs []*fio.Job, o loadgen.Options) (*loadgen.Result, error) {
 	res, err := loadgen.Run(ctx, d, fio.Specs(jobs), o)
 	if ctx.Err() != nil && (err == nil || errors.Is(err, host.ErrClosed)) {
 		err = ctx.Err() // less was measured than was asked for

@@ -201,7 +201,7 @@ func (k *campaign) repeat(ctx context.Context, jobs []*fio.Job, depth int, m *me
 // one makes a single run.
 func (k *campaign) one(ctx context.Context, jobs []*fio.Job, path, repeat, depth int) (*loadgen.Result, error) {
 	k.live.begin(fmt.Sprintf("%d of %d%s: %s ×%d", k.done+1, k.all, k.left(), k.names[path], depth))
-	res, err := k.f.run(ctx, k.paths[path], jobs, k.live.show)
+	res, err := k.f.run(ctx, k.paths[path], jobs, loadgen.Options{Interval: sampleInterval(jobs), Report: k.live.show})
 	if err != nil {
 		return nil, err
 	}

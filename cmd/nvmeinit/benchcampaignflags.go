@@ -57,8 +57,8 @@ func (f *benchFlags) checkCampaign() error {
 		return cli.Usage("--path, --all-paths and what belongs to them go with a single run: without --compare, --repeats, --depths and --report")
 	case f.output == cli.Terse:
 		return cli.Usage("-o terse goes with a single run: without --compare, --repeats, --depths and --report")
-	case f.metrics != "" || f.conn.pcap != "":
-		return cli.Usage("--metrics and --pcap go with a single run: without --compare, --repeats, --depths and --report")
+	case f.metrics != "" || f.conn.pcap != "" || f.status > 0:
+		return cli.Usage("--metrics, --pcap and --status-interval go with a single run: without --compare, --repeats, --depths and --report")
 	}
 	for _, j := range f.jobs {
 		if option := j.Logged(); option != "" {

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"slices"
+	"time"
 
 	"github.com/spf13/pflag"
 
@@ -99,6 +100,21 @@ func (f *idleFlag) Set(v string) error {
 	if errors.As(err, &unknown) && unknown.Remedy != "" {
 		return errors.New(unknown.Remedy) // the flag's name and value are said already
 	}
+	return err
+}
+
+// timeFlag is the flag of a time above 0, which is written as in fio's jobs.
+type timeFlag struct{ to *time.Duration }
+
+func (f *timeFlag) String() string { return "" }
+func (f *timeFlag) Type() string   { return "time" }
+
+func (f *timeFlag) Set(v string) error {
+	t, err := fio.ParseTime(v)
+	if err == nil && t <= 0 {
+		err = errors.New("want more than 0, as 10s")
+	}
+	*f.to = t
 	return err
 }
 

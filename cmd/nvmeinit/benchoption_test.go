@@ -31,6 +31,13 @@ func TestIdleFlags(t *testing.T) {
 		"--iodepth_batch_submit=64 --iodepth 64":     "without effect here: iodepth_batch_submit\n" + goesOn,
 		"--iodepth_batch_complete_min=16":            `nvmeinit: --iodepth_batch_complete_min "16": an operation begins`,
 		"--ioengine=":                                `nvmeinit: --ioengine "": it is empty`,
+		"--status-interval 0":                        `nvmeinit: --status-interval "0": want more than 0`,
+		"--status-interval x":                        `nvmeinit: --status-interval "x": want a positive time`,
+		"--status-interval 500ms --rw read":          goesOn,
+		"--status-interval 1 --repeats 2":            "nvmeinit: --metrics, --pcap and --status-interval go with a single run",
+		"--minimal --repeats 2":                      "nvmeinit: -o terse goes with a single run",
+		"--minimal --terse-version 3":                "without effect here: terse-version\n" + goesOn,
+		"--minimal --terse-version 4":                `nvmeinit: --terse-version "4": -o terse prints version 3`,
 		"--write_iolog=x --direct=1":                 "nvmeinit: --write_iolog: --pcap writes down every packet",
 	} {
 		root := newRoot()

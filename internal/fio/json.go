@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"time"
 
@@ -136,6 +137,14 @@ func (l levels) MarshalJSON() ([]byte, error) {
 // NewReport returns an empty report of the given program, whose first job begins at that time.
 func NewReport(program string, began time.Time, global map[string]string) *Report {
 	return &Report{Version: program, Global: global, Jobs: []JobReport{}, began: began}
+}
+
+// With returns a copy to which results are added as Add does.
+func (r *Report) With(jobs []*Job, res *loadgen.Result, bins bool) *Report {
+	c := *r
+	c.Jobs = slices.Clone(r.Jobs)
+	c.Add(jobs, res, bins)
+	return &c
 }
 
 // End records when the last job ended.

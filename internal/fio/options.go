@@ -109,7 +109,7 @@ var options = []Option{
 	{
 		Name: "runtime", Aliases: []string{"timeout"}, Type: "time", Example: "30s",
 		Usage: "time to run, in seconds or as 500ms, 2m; with a size and without time_based, at most that long (default once through the range)",
-		set:   func(j *Job, v string) (err error) { j.Runtime, err = parseTime(v); return err },
+		set:   func(j *Job, v string) (err error) { j.Runtime, err = ParseTime(v); return err },
 	},
 	{
 		Name: "time_based", Flag: true, Usage: "run for the whole runtime, repeating the range as needed",
@@ -130,11 +130,11 @@ var options = []Option{
 	},
 	{
 		Name: "ramp_time", Type: "time", Example: "2s", Usage: "time to run before measuring begins; a job that ends within it is measured from its start",
-		set: func(j *Job, v string) (err error) { j.RampTime, err = parseTime(v); return err },
+		set: func(j *Job, v string) (err error) { j.RampTime, err = ParseTime(v); return err },
 	},
 	{
 		Name: "startdelay", Type: "time", Example: "2s", Usage: "time before each job begins; its ramp_time and runtime follow",
-		set: func(j *Job, v string) (err error) { j.Delay, err = parseTime(v); return err },
+		set: func(j *Job, v string) (err error) { j.Delay, err = ParseTime(v); return err },
 	},
 	{
 		Name: "thinktime", Type: "time", Example: "10ms",

@@ -92,15 +92,15 @@ func parseMicros(v string) (time.Duration, error) {
 	if _, err := strconv.ParseFloat(v, 64); err == nil {
 		v += "us"
 	}
-	return parseTime(v)
+	return ParseTime(v)
 }
 
 // secondsUnits converts fio's long unit names to Go's.
 var secondsUnits = strings.NewReplacer("msec", "ms", "usec", "us", "sec", "s")
 
-// parseTime parses a time: in seconds if it has no unit, as in fio, or in Go's notation, in which msec may be used
+// ParseTime parses a time: in seconds if it has no unit, as in fio, or in Go's notation, in which msec may be used
 // for ms; case makes no difference. In an expression, a number without a unit is in microseconds.
-func parseTime(v string) (time.Duration, error) {
+func ParseTime(v string) (time.Duration, error) {
 	errTime := errors.New("want a positive time, as 10, 500ms, 10s or 1m")
 	if expressed(v) {
 		n, err := unsigned(v, func(v string) (int64, error) {

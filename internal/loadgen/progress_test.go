@@ -155,3 +155,67 @@ func TestLeftOfSeveral(t *testing.T) {
 		}
 	})
 }
+
+// TestStatus: what was measured so far is told every so often, for each job, while its log goes on; not what precedes
+// the measuring, and nothing while what was written is read back.
+func TestStatus(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*Spec)
+		took   []float64 // seconds, of both jobs, one after another, at each time
+		ios    []uint64
+	}{
+		"two jobs": {func(*Spec) {}, []float64{1, 1, 2, 1.5, 3, 1.5}, []uint64{100, 100, 200, 150, 300, 150}},
+		"a rate": {
+			func(s *Spec) { s.RateIOPS[Write] = 50 },
+			[]float64{1, 1, 2, 1.5, 3, 1.5}, []uint64{50, 100, 100, 150, 150, 150},
+		},
+		"a ramp": {
+			func(s *Spec) { s.RampTime = 2 * time.Second },
+			[]float64{0, 1, 0, 1.5, 1, 1.5, 2, 1.5, 3, 1.5}, []uint64{0, 100, 0, 150, 100, 150, 200, 150, 300, 150},
+		},
+		"a delay": {
+			func(s *Spec) { s.Delay, s.RateIOPS[Write] = 2*time.Second, 50 },
+			[]float64{0, 1, 0, 1.5, 1, 1.5, 2, 1.5, 3, 1.5}, []uint64{0, 100, 0, 150, 50, 150, 100, 150, 150, 150},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				long, short := spec("randwrite"), spec("randread")
+				long.IODepth, long.Runtime, long.Verify, long.LogEach = 1, 3500*time.Millisecond, true, true
+				short.IODepth, short.Runtime = 1, 1500*time.Millisecond
+				c.change(&long)
+				var took []float64
+				var ios []uint64
+				// No operation ends when an interval does.
+				d := &fakeDevice{delay: 9_999_000, data: make([]byte, fakeSize)}
+				res, err := Run(t.Context(), d, []Spec{long, short}, Options{pace: paceByTimer, StatusEach: time.Second, Status: func(r *Result) {
+					for i := range r.Jobs {
+						j := &r.Jobs[i]
+						// The last operation of a job may end after its time.
+						took, ios = append(took, j.Duration.Truncate(100*time.Millisecond).Seconds()), append(ios, countIOs(&j.Ops))
+						if j.Entries != nil || j.Err != nil || j.Unstarted != 0 || j.Ops[Write].Latency.Count() != j.Ops[Write].IOs {
+							t.Errorf("%+v", j)
+						}
+					}
+				}})
+				if err != nil || !slices.Equal(took, c.took) || len(ios) != len(c.ios) {
+					t.Fatalf("%v; lengths %v, want %v", err, took, c.took)
+				}
+				for i, n := range ios {
+					if n < c.ios[i] || n > c.ios[i]+1 {
+						t.Errorf("operations %v, want %v", ios, c.ios)
+						break
+					}
+				}
+				j := &res.Jobs[0]
+				entries := 0
+				for _, e := range j.Entries {
+					entries += len(e)
+				}
+				if entries != int(j.Ops[Write].IOs) || j.Verified == 0 || j.Duration < long.Runtime {
+					t.Errorf("%d lines of the log, %d operations in %v", entries, j.Ops[Write].IOs, j.Duration)
+				}
+			})
+		})
+	}
+}

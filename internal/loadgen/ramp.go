@@ -1,15 +1,17 @@
 package loadgen
 
-// led reports whether j ended within its ramp. Called when j has ended.
-func (j *job) led() bool { return j.lead != nil && j.ended < j.task.from.Load() }
+// led reports whether j ended within its ramp. Called with mu held.
+func (j *job) led() bool { return j.lead != nil && j.ended != 0 && j.ended < j.task.from.Load() }
 
-// takeLead makes what j did within its ramp its figures if j ended there, as in fio.
-func (j *job) takeLead() {
+// takeLead makes what j did within its ramp its figures if j ended there, as in fio. It returns the number of operations
+// that j has measured.
+func (j *job) takeLead() uint64 {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.led() {
 		j.figures = *j.lead
 	}
+	return countIOs(&j.ops)
 }
 
 // ramped ends the ramp of a job. As in fio, what the job has done so far is in no figure and, if the job continues,

@@ -181,25 +181,35 @@ func addPoints(sum, points []Point) []Point {
 
 // result collects the jobs' figures; all of them are idle.
 func (r *run) result() (*Result, error) {
+	res, err := r.collect()
+	for i, j := range r.jobs {
+		jr := &res.Jobs[i]
+		jr.Windows, jr.Entries = j.course.finish(j.task.measured(j.ended)), j.course.entries
+	}
+	return res, err
+}
+
+// collect collects what the jobs have measured so far, but for logs, whether they are idle or not.
+func (r *run) collect() (*Result, error) {
 	res := &Result{Series: r.series}
 	var err error
 	var all uint64 // operations
 	for _, j := range r.jobs {
-		j.takeLead()
-		all += countIOs(&j.ops)
+		all += j.takeLead()
 	}
+	now := nanotime()
 	for _, t := range r.tasks {
+		used := t.usedCPU()
 		for _, j := range t.jobs {
 			j.mu.Lock()
-			took, logged := t.took(j)
 			jr := JobResult{
-				Spec: t.spec, Clone: j.clone, Duration: took,
-				Ops: j.ops, Syncs: j.syncs, Depths: j.depths, Errors: j.errors, Err: j.err, Unstarted: j.unstarted(t.until.Load()), Verified: j.verified,
-				Points: j.points, Windows: j.course.finish(logged), Entries: j.course.entries,
+				Spec: t.spec, Clone: j.clone, Duration: t.took(j, now),
+				Ops: j.ops, Syncs: j.syncs, Depths: j.depths, Errors: j.errors, Err: j.err, Unstarted: j.unstarted(min(now, t.until.Load())), Verified: j.verified,
+				Points: j.points,
 			}
 			part := r.share(j, all)
-			jr.User = time.Duration(float64(t.used.user) * part)
-			jr.System = time.Duration(float64(t.used.system) * part)
+			jr.User = time.Duration(float64(used.user) * part)
+			jr.System = time.Duration(float64(used.system) * part)
 			j.seek.tell(&jr)
 			if err == nil {
 				err = j.err

@@ -15,6 +15,9 @@ type Options struct {
 	Interval time.Duration   // between samples; 0 means a second
 	Report   func(*Progress) // is called for every sample, if not nil
 
+	Status     func(*Result) // is called every StatusEach with what was measured by then, but for logs, if not nil
+	StatusEach time.Duration
+
 	pace func(*pacer) (stop func(), err error) // nil means paceByThread
 }
 
@@ -161,6 +164,12 @@ func (r *run) drive(ctx context.Context, jobs []*job) error {
 func (r *run) wait(ctx context.Context) {
 	tick := time.NewTicker(r.o.Interval)
 	defer tick.Stop()
+	var status <-chan time.Time
+	if r.o.Status != nil && !r.verifying {
+		each := time.NewTicker(r.o.StatusEach)
+		defer each.Stop()
+		status = each.C
+	}
 	for {
 		at, act := r.nextEvent()
 		timer := time.NewTimer(time.Duration(at - nanotime()))
@@ -183,6 +192,9 @@ func (r *run) wait(ctx context.Context) {
 			stop = true
 		case <-tick.C:
 			r.sample()
+		case <-status:
+			res, _ := r.collect()
+			r.o.Status(res)
 		}
 		timer.Stop()
 		if stop {

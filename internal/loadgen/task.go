@@ -1,6 +1,7 @@
 package loadgen
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"sync"
@@ -124,14 +125,28 @@ func (t *task) finish() {
 	}
 }
 
-// took returns how long j was measured, and how much of that is in its logs, which exclude the ramp.
-func (t *task) took(j *job) (all, logged time.Duration) {
-	until, from := min(j.ended, t.until.Load()), t.from.Load()
-	logged = time.Duration(max(until, from) - from)
+// took returns how long j has been measured by now. Called with j.mu held.
+func (t *task) took(j *job, now int64) time.Duration {
 	if j.led() {
-		return time.Duration(max(until, t.at) - t.at), logged
+		return time.Duration(max(min(j.ended, t.until.Load()), t.at) - t.at)
 	}
-	return logged, logged
+	return t.measured(cmp.Or(j.ended, now))
+}
+
+// measured returns how long measuring had gone on by then, without the ramp.
+func (t *task) measured(by int64) time.Duration {
+	from := t.from.Load()
+	return time.Duration(max(min(by, t.until.Load()), from) - from)
+}
+
+// usedCPU returns the processor time of the process since measuring began, until it ended.
+func (t *task) usedCPU() cpuTime {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.finished() && t.measuring.Load() {
+		return processCPU().minus(t.cpu)
+	}
+	return t.used
 }
 
 // nextEvent returns the next event according to the task's times: its start, the end of its ramp, or its end; act is nil
