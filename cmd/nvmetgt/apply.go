@@ -248,10 +248,7 @@ func (s *server) add(next *config.Config, st *staged) error {
 		}
 		l := &listener{}
 		st.listeners[e] = l
-		if err := s.listen(e, l); err != nil {
-			return err
-		}
-		if err := s.setANA(next, e); err != nil {
+		if err := s.listen(next, e, l); err != nil {
 			return err
 		}
 	}

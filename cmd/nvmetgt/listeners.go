@@ -15,6 +15,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/fabric/tcp"
 	"github.com/nvme-anywhere/nvmeof/internal/busypoll"
 	"github.com/nvme-anywhere/nvmeof/internal/cli"
+	"github.com/nvme-anywhere/nvmeof/internal/config"
 	"github.com/nvme-anywhere/nvmeof/internal/udp"
 	"github.com/nvme-anywhere/nvmeof/metrics"
 	"github.com/nvme-anywhere/nvmeof/nvme"
@@ -61,9 +62,9 @@ type openRNICs struct {
 	remove []func() // each removes the figures of one
 }
 
-// listen opens an endpoint as l, and adds it to the discovery log. Even after an error l must be stopped and
-// closed.
-func (s *server) listen(e cli.Endpoint, l *listener) error {
+// listen opens an endpoint as l, with the ANA states of next, and adds it to the discovery log. Even after an error l
+// must be stopped and closed.
+func (s *server) listen(next *config.Config, e cli.Endpoint, l *listener) error {
 	if err := cli.CheckZone(e.Addr.Addr()); err != nil {
 		return fmt.Errorf("%slisten %w", s.mark, err)
 	}
@@ -72,16 +73,20 @@ func (s *server) listen(e cli.Endpoint, l *listener) error {
 			return fmt.Errorf("%slisten %s: the target listens on %s, which has that port until it is gone: change that first, and this then", s.mark, e, o)
 		}
 	}
-	var err error
+	port, open := tcp.DiscoveryPort(e.Addr), s.listenTCP
 	if e.Transport == nvme.TransportRDMA {
-		err = s.listenRDMA(e, l)
-	} else {
-		err = s.listenTCP(e, l)
+		port, open = rdma.DiscoveryPort(e.Addr, nvme.RDMAProviderRoCE2), s.listenRDMA
 	}
-	if err != nil {
+	if err := s.addPort(port, l); err != nil {
 		return s.listenError(e, err)
 	}
-	return nil
+	if err := s.setANA(next, e); err != nil {
+		return err
+	}
+	if err := open(e, l); err != nil {
+		return s.listenError(e, err)
+	}
+	return s.advertise(e, l)
 }
 
 // listenError says why the target can't listen on an endpoint, and what to do.
@@ -126,7 +131,7 @@ func (s *server) listenRDMA(e cli.Endpoint, l *listener) error {
 			return err
 		}
 	}
-	return s.advertise(rdma.DiscoveryPort(e.Addr, nvme.RDMAProviderRoCE2), l)
+	return nil
 }
 
 func (s *server) listenRDMAOn(addr netip.AddrPort, l *listener) error {
@@ -153,12 +158,23 @@ func (s *server) listenRDMAOn(addr netip.AddrPort, l *listener) error {
 	return nil
 }
 
-// advertise adds a port to the discovery log until l is stopped.
-func (s *server) advertise(p target.Port, l *listener) error {
+// addPort adds a port until l is stopped, so that hosts find its ANA states whenever they come. No host is told of it
+// before the target listens there.
+func (s *server) addPort(p target.Port, l *listener) error {
+	p.Unlisted = true
 	if err := s.target.AddPort(p); err != nil {
 		return err
 	}
 	l.onStop(func() error { return s.target.RemovePort(p.Transport, p.Addr) })
+	return nil
+}
+
+// advertise puts the port of an endpoint into the discovery log until l is stopped: it goes from there first.
+func (s *server) advertise(e cli.Endpoint, l *listener) error {
+	if err := s.target.ListPort(e.Transport, e.Addr, true); err != nil {
+		return err
+	}
+	l.onStop(func() error { return s.target.ListPort(e.Transport, e.Addr, false) })
 	return nil
 }
 
@@ -264,7 +280,7 @@ func (s *server) listenTCP(e cli.Endpoint, l *listener) error {
 	l.onClose(t.Close)
 	l.onStop(func() error { t.Stop(); return nil })
 	l.said = append(l.said, fmt.Sprintf("tcp  %s", t.Addr()))
-	return s.advertise(tcp.DiscoveryPort(e.Addr), l)
+	return nil
 }
 
 // tap returns what observes the bytes of NVMe/TCP connections: nil without a capture.

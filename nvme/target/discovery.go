@@ -42,7 +42,7 @@ func (c *controller) discoveryLog() *discoveryLog {
 		p := &t.ports[i]
 		addr, ok := p.addressFor(c.attr.Local.Addr())
 		at := netip.AddrPortFrom(addr, p.Addr.Port())
-		if ok && t.portAt(p.Transport, at) == p { // otherwise another one listens there
+		if ok && !p.Unlisted && t.portAt(p.Transport, at) == p { // otherwise another one listens there
 			l.ports = append(l.ports, reachablePort{p, at})
 		}
 	}

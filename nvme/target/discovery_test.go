@@ -2,6 +2,7 @@ package target
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"net/netip"
 	"runtime"
@@ -281,6 +282,8 @@ func TestDiscoveryEvents(t *testing.T) {
 		make func() error
 	}{
 		{"port added", func() error { return tg.AddPort(port) }},
+		{"port taken out", func() error { return tg.ListPort(port.Transport, port.Addr, false) }},
+		{"port put in", func() error { return tg.ListPort(port.Transport, port.Addr, true) }},
 		{"port removed", func() error { return tg.RemovePort(port.Transport, port.Addr) }},
 		{"referral added", func() error { return tg.AddReferral(other) }},
 		{"referral removed", func() error { return tg.RemoveReferral(other.Transport, other.Addr) }},
@@ -306,6 +309,56 @@ func TestDiscoveryEvents(t *testing.T) {
 			t.Errorf("%s: GENCTR is %d after %d", change.name, after.GENCTR, before.GENCTR)
 		}
 		before = after
+	}
+}
+
+// TestUnlistedPort: a port has ANA states before it is in the discovery log, and when it is no longer. Until then, no
+// host is told of it, and it changes nothing in the log.
+func TestUnlistedPort(t *testing.T) {
+	tg, q := discoveryOf(t)
+	enableEvents(q, nvme.AENDiscovery)
+	at := netip.MustParseAddrPort("127.0.0.1:4421")
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	listed := func() bool {
+		_, entries := discover(t, q)
+		return slices.ContainsFunc(entries, func(e nvme.DiscoveryEntry) bool { return e.PORTID == 9 })
+	}
+	holds := func() {
+		t.Helper()
+		s := connectAt(t, tg, at)
+		defer s.close()
+		if p := readANA(s.admin, 0, false); p.ChangeCount != 0 || p.Groups[0].State != nvme.ANAInaccessible {
+			t.Errorf("a host finds %+v", p)
+		}
+	}
+	before, _ := discover(t, q)
+	aer := q.start(asyncEvent(1), nil)
+	must(tg.AddPort(Port{ID: 9, Transport: nvme.TransportTCP, Addr: at, Unlisted: true}))
+	must(tg.SetANAState(9, 1, nvme.ANAInaccessible))
+	must(tg.ListPort(nvme.TransportTCP, at, false))
+	if after, _ := discover(t, q); aer.answered() || after.GENCTR != before.GENCTR || listed() {
+		t.Errorf("not yet listed: GENCTR %d after %d, listed: %v", after.GENCTR, before.GENCTR, listed())
+	}
+	holds()
+	must(tg.ListPort(nvme.TransportTCP, at, true))
+	if !aer.answered() || !listed() {
+		t.Error("it isn't listed")
+	}
+	holds()
+	must(tg.ListPort(nvme.TransportTCP, at, false))
+	holds()
+	before, _ = discover(t, q)
+	must(tg.RemovePort(nvme.TransportTCP, at))
+	if after, _ := discover(t, q); after.GENCTR != before.GENCTR {
+		t.Errorf("removed when it was no longer listed: GENCTR %d after %d", after.GENCTR, before.GENCTR)
+	}
+	if err := tg.ListPort(nvme.TransportTCP, at, true); !errors.Is(err, ErrNotFound) {
+		t.Errorf("removed: %v", err)
 	}
 }
 

@@ -20,6 +20,9 @@ type Port struct {
 	Secure bool
 	// TSAS is the Transport Specific Address Subtype, filled in by the transport.
 	TSAS [256]byte
+	// Unlisted keeps the port out of the discovery log until ListPort, while its ANA states already hold: whoever sets
+	// them before the transport listens lets no host in without them, and tells none of a port that isn't open yet.
+	Unlisted bool
 
 	ana *anaStates // under Target.mu
 }
@@ -52,8 +55,8 @@ func (p *Port) addressFor(local netip.Addr) (netip.Addr, bool) {
 	return local, true // :: takes IPv4 as well
 }
 
-// AddPort adds a port to the discovery log, until RemovePort: a target doesn't know who listens. Hosts that asked for
-// notices are told. The error is ErrConfig, ErrExists, or ErrClosed.
+// AddPort adds a port, and to the discovery log unless it is unlisted, until RemovePort: a target doesn't know who
+// listens. Hosts that asked for notices are told. The error is ErrConfig, ErrExists, or ErrClosed.
 func (t *Target) AddPort(p Port) error {
 	if err := p.Validate(); err != nil {
 		return err
@@ -65,17 +68,43 @@ func (t *Target) AddPort(p Port) error {
 	}
 	told := t.spreadANA()
 	t.mu.Unlock()
-	t.portsChanged(told)
+	t.portsChanged(told, !p.Unlisted)
 	return nil
 }
 
-// portsChanged tells hosts that a port came or went: those that asked for changes of the discovery log, and those whose
-// port is now another one, with ANA states of its own.
-func (t *Target) portsChanged(ana []*controller) {
+// portsChanged tells hosts that a port came or went: those that asked for changes of the discovery log, if it was
+// listed, and those whose port is now another one, with ANA states of its own.
+func (t *Target) portsChanged(ana []*controller, listed bool) {
 	for _, c := range ana {
 		deliver(c.tell(eventANA))
 	}
-	t.discoveryChanged()
+	if listed {
+		t.discoveryChanged()
+	}
+}
+
+// ListPort puts a port into the discovery log or takes it out, and tells hosts that asked for notices. It remains the
+// port of its address, with its ANA states. The error is ErrNotFound.
+func (t *Target) ListPort(transport nvme.TransportType, addr netip.AddrPort, listed bool) error {
+	t.mu.Lock()
+	i := t.findPort(transport, addr)
+	if i < 0 {
+		t.mu.Unlock()
+		return noPort(transport, addr)
+	}
+	changed := t.ports[i].Unlisted == listed
+	if changed {
+		t.ports[i].Unlisted = !listed
+		t.generation++
+	}
+	t.mu.Unlock()
+	t.portsChanged(nil, changed)
+	return nil
+}
+
+// noPort is the error for an address without a port.
+func noPort(transport nvme.TransportType, addr netip.AddrPort) error {
+	return fmt.Errorf("target: port %s %s %w", transport, addr, ErrNotFound)
 }
 
 // addPort is called with mu held.
@@ -95,7 +124,9 @@ func (t *Target) addPort(p Port) error {
 	p.ana = new(anaStates)
 	t.totals(p.Transport) // counters exist from the start, for monitoring that looks for increases
 	t.ports = append(t.ports, p)
-	t.generation++
+	if !p.Unlisted {
+		t.generation++
+	}
 	return nil
 }
 
@@ -110,7 +141,7 @@ func (t *Target) PortID(transport nvme.TransportType, addr netip.AddrPort) (uint
 	defer t.mu.Unlock()
 	i := t.findPort(transport, addr)
 	if i < 0 {
-		return 0, fmt.Errorf("target: port %s %s %w", transport, addr, ErrNotFound)
+		return 0, noPort(transport, addr)
 	}
 	return t.ports[i].ID, nil
 }
@@ -152,19 +183,22 @@ func (t *Target) portAt(transport nvme.TransportType, local netip.AddrPort) *Por
 	return wild
 }
 
-// RemovePort removes a port from the discovery log, and tells hosts that asked for notices. Hosts that are still
+// RemovePort removes a port, also from the discovery log, and tells hosts that asked for notices. Hosts that are still
 // connected there keep its ANA states, unless another port listens on their address, too. The error is ErrNotFound.
 func (t *Target) RemovePort(transport nvme.TransportType, addr netip.AddrPort) error {
 	t.mu.Lock()
 	i := t.findPort(transport, addr)
 	if i < 0 {
 		t.mu.Unlock()
-		return fmt.Errorf("target: port %s %s %w", transport, addr, ErrNotFound)
+		return noPort(transport, addr)
 	}
+	listed := !t.ports[i].Unlisted
 	t.ports = append(t.ports[:i:i], t.ports[i+1:]...)
-	t.generation++
+	if listed {
+		t.generation++
+	}
 	told := t.spreadANA()
 	t.mu.Unlock()
-	t.portsChanged(told)
+	t.portsChanged(told, listed)
 	return nil
 }
