@@ -4,7 +4,11 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"reflect"
+	"slices"
 
 	"github.com/nvme-anywhere/nvmeof/blockdev"
 	"github.com/nvme-anywhere/nvmeof/internal/cli"
@@ -115,6 +119,7 @@ type staged struct {
 	auth      *target.Authentication
 	exports   map[exportKey]*export
 	pools     map[string]*blockdev.Directory
+	made      []string // directories that weren't there before, each after its parent
 	listeners map[cli.Endpoint]*listener
 	undo      []func() error // for what hosts already see; last done, first undone
 	taken     []func() error // wait for what was taken from hosts, and close it
@@ -206,12 +211,25 @@ func (s *server) stagePool(sub *config.Subsystem, st *staged) error {
 	if sub.Create == nil || s.pools[sub.NQN] != nil {
 		return nil
 	}
+	st.made = append(st.made, absent(sub.Create.Directory)...)
 	d, err := blockdev.OpenDirectory(sub.Create.Directory, uint64(sub.Create.Capacity), blockdev.Options{Preallocate: sub.Create.Preallocate})
 	if err != nil {
 		return cli.Say(err, "create.directory %s: %v", sub.Create.Directory, err)
 	}
 	st.pools[sub.NQN] = d
 	return nil
+}
+
+// absent returns those of a path and its parents that don't exist, each after its parent.
+func absent(path string) (all []string) {
+	for path = filepath.Clean(path); ; path = filepath.Dir(path) {
+		if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+		all = append(all, path)
+	}
+	slices.Reverse(all)
+	return all
 }
 
 // drop undoes everything. Hosts may already have connected to new listeners: those are closed when the hosts are
@@ -226,7 +244,10 @@ func (s *server) drop(st *staged) error {
 	for _, e := range st.exports {
 		errs = append(errs, e.abandon())
 	}
-	for _, d := range st.pools {
+	for _, path := range slices.Backward(st.made) {
+		_ = os.Remove(path) // it stays if somebody else has put something there
+	}
+	for _, d := range st.pools { // only now, as another program may use its directory then
 		errs = append(errs, d.Close())
 	}
 	return errors.Join(errs...)

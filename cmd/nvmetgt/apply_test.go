@@ -373,10 +373,14 @@ func TestFailedChange(t *testing.T) {
 	}
 }
 
-// TestRefusedChangeCreatesNothing: files that a change created are removed if it is refused, and those that were there
-// stay, with what is in them. Otherwise the change, corrected, would be refused because a file has another size.
+// TestRefusedChangeCreatesNothing: files and directories that a change created are removed if it is refused, and those
+// that were there stay, with what is in them. Otherwise the change, corrected, would be refused because a file has
+// another size.
 func TestRefusedChangeCreatesNothing(t *testing.T) {
-	dir := t.TempDir()
+	dir, state := t.TempDir(), t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, "there"), 0o700); err != nil {
+		t.Fatal(err)
+	}
 	cfg := func(size cli.Size, at ...cli.Endpoint) *config.Config {
 		sub := config.Subsystem{NQN: "nqn.2026-11.org.example:a"}
 		for i, spec := range []string{"new", "check:%s/wrapped", "pmem:%s/pmem", "pmem:%s/inplace,mode=inplace"} {
@@ -385,10 +389,14 @@ func TestRefusedChangeCreatesNothing(t *testing.T) {
 			}
 			sub.Namespaces = append(sub.Namespaces, config.Namespace{NSID: uint32(2 + i), Volume: fmt.Sprintf(spec, dir), Size: size})
 		}
-		return &config.Config{Listen: at, Subsystems: []config.Subsystem{sub}}
+		all := []config.Subsystem{sub}
+		for _, name := range []string{"there", "parent/child", "parent/other"} {
+			all = append(all, config.Subsystem{NQN: "nqn.2026-11.org.example:" + name, Create: &config.Create{Directory: filepath.Join(dir, name), Capacity: size}})
+		}
+		return &config.Config{State: state, Listen: at, Subsystems: all}
 	}
 	at := freeEndpoint(t)
-	s := started(t, &config.Config{Subsystems: []config.Subsystem{{NQN: "nqn.2026-11.org.example:a"}}}, at)
+	s := started(t, &config.Config{State: state, Subsystems: []config.Subsystem{{NQN: "nqn.2026-11.org.example:a"}}}, at)
 	defer s.close()
 	old := filepath.Join(dir, "old")
 	if err := os.WriteFile(old, bytes.Repeat([]byte{7}, 1<<20), 0o600); err != nil {
@@ -405,7 +413,7 @@ func TestRefusedChangeCreatesNothing(t *testing.T) {
 	if err := s.Apply(first, ""); !errors.Is(err, unix.EADDRINUSE) {
 		t.Fatalf("the change: %v", err)
 	}
-	if left, err := os.ReadDir(dir); err != nil || len(left) != 1 {
+	if left, err := os.ReadDir(dir); err != nil || len(left) != 2 {
 		t.Errorf("left are %v, %v", left, err)
 	}
 	if b, err := os.ReadFile(old); err != nil || len(b) != 1<<20 || b[0] != 7 {
