@@ -1,13 +1,11 @@
 package main
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"reflect"
 	"slices"
 
 	"github.com/nvme-anywhere/nvmeof/blockdev"
@@ -16,9 +14,6 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/control"
 	"github.com/nvme-anywhere/nvmeof/nvme/target"
 )
-
-// errRestart is the cause of an error about a setting that can only be changed by a restart.
-var errRestart = errors.New("it can't be changed while the program runs: restart it")
 
 // errStopped is the error of a change that comes too late.
 var errStopped = errors.New("the target stops: nothing is changed any more")
@@ -51,67 +46,6 @@ func (s *server) apply(next *config.Config, tag string) (gone <-chan struct{}, e
 		s.service.say("STATUS=" + s.exported())
 	}
 	return gone, nil
-}
-
-// fixed rejects changes of settings that can't be changed.
-func (s *server) fixed(next *config.Config) error {
-	for _, f := range []struct {
-		name     string
-		now, new any
-	}{
-		{"network", s.cfg.Network.Explicit(), next.Network.Explicit()}, {"limits", s.cfg.Limits.Explicit(), next.Limits.Explicit()},
-		{"discovery.nqn", s.cfg.Discovery.NQN, next.Discovery.NQN}, {"state", s.cfg.State, next.State},
-		{"metrics", s.cfg.Metrics, next.Metrics}, {"control", s.cfg.Control, next.Control},
-		{"pcap", s.cfg.Pcap, next.Pcap}, {"log", s.cfg.Log.Explicit(), next.Log.Explicit()},
-		{"drain_timeout", s.cfg.Drain(), next.Drain()},
-	} {
-		if !reflect.DeepEqual(f.now, f.new) {
-			return fmt.Errorf("%s: %w", f.name, errRestart)
-		}
-	}
-	for i := range next.Subsystems {
-		to := &next.Subsystems[i]
-		from := s.cfg.Subsystem(to.NQN)
-		if from == nil {
-			continue
-		}
-		if from.Serial != to.Serial || from.Model != to.Model || from.MaxControllers != to.MaxControllers {
-			return fixedField(i, -1, "hosts know it by this: remove the subsystem and add it anew")
-		}
-		if !reflect.DeepEqual(from.Create, to.Create) {
-			return fixedField(i, -1, "where hosts create namespaces can't be changed: remove the subsystem and add it anew")
-		}
-		for j := range to.Namespaces {
-			n := from.Namespace(to.Namespaces[j].NSID)
-			if n != nil && !s.unchanged(to.NQN, *n, to.Namespaces[j]) {
-				return fixedField(i, j, "hosts use it as it is: remove the namespace, then add it anew")
-			}
-		}
-	}
-	return nil
-}
-
-// unchanged reports whether a namespace stays the same. If a volume has grown, files have its size from when they
-// were written, before, during or after that: the program's own file, and one that ctl read and modified. A file may
-// also leave out the size, which only a volume that is created needs, and the size of blocks, or state what they are.
-func (s *server) unchanged(nqn string, n, to config.Namespace) bool {
-	if e := s.exports[exportKey{nqn, n.NSID}]; e != nil {
-		if to.Size == 0 || e.grown(int64(to.Size)) {
-			n.Size = to.Size
-		}
-		bs := cli.Size(e.volume.Info().BlockSize)
-		n.BlockSize, to.BlockSize = cmp.Or(n.BlockSize, bs), cmp.Or(to.BlockSize, bs)
-	}
-	return n.Same(to)
-}
-
-// fixedField returns the error for a change of a subsystem, or of one of its namespaces, that isn't possible.
-func fixedField(sub, ns int, why string) error {
-	name := fmt.Sprintf("subsystems[%d]", sub)
-	if ns >= 0 {
-		name += fmt.Sprintf(".namespaces[%d]", ns)
-	}
-	return fmt.Errorf("%s: %s", name, why)
 }
 
 // staged holds what a change has made that can still be undone.

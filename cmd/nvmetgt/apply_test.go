@@ -127,7 +127,59 @@ func TestDefaultSaid(t *testing.T) {
 	}
 }
 
-// What can't be changed is named, with what to do instead, and everything stays as it was.
+// TestDerivedSaid: what hosts know something by may be given explicitly, as it was derived, and left out again: neither is
+// a change. The UUID of a volume in memory is one: without it, the next run has another.
+func TestDerivedSaid(t *testing.T) {
+	const nqn = "nqn.2026-11.org.example:a"
+	path := filepath.Join(t.TempDir(), "disk.img")
+	at := freeEndpoint(t)
+	s := started(t, &config.Config{Subsystems: []config.Subsystem{{NQN: nqn, Namespaces: []config.Namespace{
+		{NSID: 1, Volume: path, Size: 1 << 20}, {NSID: 2, Volume: "mem:1MiB"},
+	}}}}, at)
+	defer s.close()
+	h, err := come(t, at, staysNQN, func(c *host.Config) { c.SubNQN = nqn })
+	if err != nil {
+		t.Fatal(err)
+	}
+	uuid := func(nsid uint32) config.UUID {
+		info, err := h.NamespaceInfo(t.Context(), nsid)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return config.UUID(info.Descriptors.UUID)
+	}
+	file, mem := uuid(1), uuid(2)
+	id := h.Identify()
+	for _, x := range []struct {
+		what   string
+		change func(s *config.Subsystem)
+		want   string
+	}{
+		{"all that is derived", func(s *config.Subsystem) {
+			s.Serial, s.Model, s.Namespaces[0].UUID = nvme.Text(id.SN[:]), nvme.Text(id.MN[:]), &file
+		}, ""},
+		{"nothing any more", func(s *config.Subsystem) { s.Serial, s.Model, s.Namespaces[0].UUID = "", "", nil }, ""},
+		{"zeroes, which stand for what is derived", func(s *config.Subsystem) { s.Namespaces[0].UUID = new(config.UUID) }, ""},
+		{"another serial number", func(s *config.Subsystem) { s.Serial = "1" },
+			"subsystems[0].serial: from " + nvme.Text(id.SN[:]) + " to 1: "},
+		{"another UUID", func(s *config.Subsystem) { s.Namespaces[0].UUID = &mem },
+			fmt.Sprintf("subsystems[0].namespaces[0].uuid: from %s to %s: ", nvme.HostID(file), nvme.HostID(mem))},
+		{"that of a volume in memory", func(s *config.Subsystem) { s.Namespaces[1].UUID = &mem },
+			fmt.Sprintf("subsystems[0].namespaces[1].uuid: from the default to %s: ", nvme.HostID(mem))},
+	} {
+		next, tag := s.Config()
+		x.change(&next.Subsystems[0])
+		switch err := s.Apply(next, tag); {
+		case x.want == "" && err != nil:
+			t.Errorf("%s: %v", x.what, err)
+		case x.want != "" && (err == nil || !strings.HasPrefix(err.Error(), x.want)):
+			t.Errorf("%s: %v, want %s", x.what, err, x.want)
+		}
+	}
+}
+
+// What can't be changed is named, with what it is, what it would be, and what to do instead, and everything stays as it
+// was.
 func TestFixed(t *testing.T) {
 	dir := t.TempDir()
 	parse := func(from, to string) *config.Config {
@@ -157,17 +209,19 @@ subsystems:
 	defer s.close()
 	_, tag := s.Config()
 	for _, x := range []struct{ from, to, want string }{
-		{`serial: "1"`, `serial: "2"`, "subsystems[0]: hosts know it by this: remove the subsystem and add it anew"},
-		{"model: a", "model: b", "subsystems[0]: hosts know it by this"},
-		{"max_controllers: 4", "max_controllers: 5", "subsystems[0]: hosts know it by this"},
-		{"capacity: 1GiB", "capacity: 2GiB", "subsystems[0]: where hosts create namespaces can't be changed"},
-		{`2, volume: "mem:1MiB"`, `2, volume: "mem:2MiB"`, "subsystems[0].namespaces[1]: hosts use it as it is: remove the namespace, then add it anew"},
-		{`1, volume: "mem:1MiB"`, `1, volume: "mem:1MiB", read_only: true`, "subsystems[0].namespaces[0]: hosts use it as it is"},
-		{"state: STATE", "state: STATE/elsewhere", "state: " + errRestart.Error()},
-		{"state: STATE", "state: STATE\nmetrics: 127.0.0.1:9090", "metrics: " + errRestart.Error()},
-		{"state: STATE", "state: STATE\ncontrol: STATE/socket", "control: " + errRestart.Error()},
-		{"state: STATE", "state: STATE\npcap: STATE/packets", "pcap: " + errRestart.Error()},
-		{"state: STATE", "state: STATE\ndiscovery: {nqn: nqn.2026-11.org.example:d}", "discovery.nqn: " + errRestart.Error()},
+		{`serial: "1"`, `serial: "2"`, "subsystems[0].serial: from 1 to 2: hosts know it by this: remove the subsystem and add it anew"},
+		{"model: a", "model: b", "subsystems[0].model: from a to b: hosts know it by this"},
+		{"max_controllers: 4", "max_controllers: 5", "subsystems[0].max_controllers: from 4 to 5: hosts know it by this"},
+		{"capacity: 1GiB", "capacity: 2GiB", "subsystems[0].create.capacity: from 1.0 GiB to 2.0 GiB: where hosts create namespaces can't be changed"},
+		{`2, volume: "mem:1MiB"`, `2, volume: "mem:2MiB"`, "subsystems[0].namespaces[1].volume: from mem:1MiB to mem:2MiB: hosts use it as it is: remove the namespace, then add it anew"},
+		{`1, volume: "mem:1MiB"`, `1, volume: "mem:1MiB", read_only: true`, "subsystems[0].namespaces[0].read_only: from false to true: hosts use it as it is"},
+		{"state: STATE", "state: STATE/elsewhere", fmt.Sprintf("state: from %[1]s to %[1]s/elsewhere: %[2]v", filepath.Join(dir, "state"), errRestart)},
+		{"state: STATE", "state: STATE\nmetrics: 127.0.0.1:9090", "metrics: from the default to 127.0.0.1:9090: " + errRestart.Error()},
+		{"state: STATE", "state: STATE\ncontrol: STATE/socket", "control: from the default to " + filepath.Join(dir, "state", "socket: ") + errRestart.Error()},
+		{"state: STATE", "state: STATE\npcap: STATE/packets", "pcap: from the default to " + filepath.Join(dir, "state", "packets: ") + errRestart.Error()},
+		{"state: STATE", "state: STATE\ndiscovery: {nqn: nqn.2026-11.org.example:d}", "discovery.nqn: from the default to nqn.2026-11.org.example:d: " + errRestart.Error()},
+		{"state: STATE", "state: STATE\nlimits: {queues: 63}", "limits.queues: from 64 to 63: " + errRestart.Error()},
+		{"state: STATE", "state: STATE\ndrain_timeout: 1m", "drain_timeout: from 5s to 1m0s: " + errRestart.Error()},
 	} {
 		next := parse(x.from, x.to)
 		next.Listen = s.cfg.Listen

@@ -2,7 +2,6 @@ package config
 
 import (
 	"cmp"
-	"reflect"
 	"slices"
 	"time"
 
@@ -143,10 +142,8 @@ func (s *Subsystem) Namespace(nsid uint32) *Namespace {
 	return nil
 }
 
-// Same reports whether n and o are the same namespace, even if only one of them states the defaults.
-func (n Namespace) Same(o Namespace) bool { return reflect.DeepEqual(n.explicit(), o.explicit()) }
-
-func (n Namespace) explicit() Namespace {
+// Explicit returns n with those defaults filled in that its volume doesn't decide.
+func (n Namespace) Explicit() Namespace {
 	n.IO, n.ANAGroup = cmp.Or(n.IO, IOModes[blockdev.IOAuto]), max(n.ANAGroup, 1)
 	return n
 }

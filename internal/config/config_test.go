@@ -2,6 +2,7 @@ package config
 
 import (
 	"testing"
+	"time"
 
 	"github.com/nvme-anywhere/nvmeof/internal/cli"
 	"github.com/nvme-anywhere/nvmeof/nvme"
@@ -73,24 +74,45 @@ func TestClone(t *testing.T) {
 	}
 }
 
-// TestSame: namespaces are the same if only one of them states the defaults.
-func TestSame(t *testing.T) {
+// TestDifference: what differs is named, as the file has it, with both values. Namespaces are the same if only one of
+// them states the defaults.
+func TestDifference(t *testing.T) {
 	n := Namespace{NSID: 1, Volume: "disk.img"}
 	for _, x := range []struct {
-		change func(*Namespace)
-		same   bool
+		change         func(*Namespace)
+		name, was, now string
 	}{
-		{func(*Namespace) {}, true},
-		{func(n *Namespace) { n.IO, n.ANAGroup = "auto", 1 }, true},
-		{func(n *Namespace) { n.IO = "direct" }, false},
-		{func(n *Namespace) { n.ANAGroup = 2 }, false},
-		{func(n *Namespace) { n.ReadOnly = true }, false},
+		{func(*Namespace) {}, "", "", ""},
+		{func(n *Namespace) { n.IO, n.ANAGroup = "auto", 1 }, "", "", ""},
+		{func(n *Namespace) { n.IO = "direct" }, "io", "auto", "direct"},
+		{func(n *Namespace) { n.ANAGroup = 2 }, "ana_group", "1", "2"},
+		{func(n *Namespace) { n.ReadOnly = true }, "read_only", "false", "true"},
+		{func(n *Namespace) { n.Size = 1<<30 + 512 }, "size", "the default", "1073742336"},
+		{func(n *Namespace) { n.EUI64 = &EUI64{1} }, "eui64", "the default", "0100000000000000"},
 	} {
 		o := n
 		x.change(&o)
-		if n.Same(o) != x.same || o.Same(n) != x.same {
-			t.Errorf("%+v and %+v are the same: %v", n, o, !x.same)
+		if name, was, now := Difference(n.Explicit(), o.Explicit()); name != x.name || was != x.was || now != x.now {
+			t.Errorf("%q from %q to %q, want %q from %q to %q", name, was, now, x.name, x.was, x.now)
 		}
+	}
+	long := Duration(time.Minute)
+	was := Config{Network: Network{InCapsule: new(cli.Size)}}
+	for _, x := range []struct {
+		now            Config
+		name, was, is string
+	}{
+		{Config{Network: Network{InCapsule: new(cli.Size)}, DrainTimeout: &long}, "drain_timeout", "the default", "1m0s"},
+		{Config{}, "network.in_capsule", "0 B", "the default"},
+		{Config{Network: Network{BusyPoll: &long}}, "network.in_capsule", "0 B", "the default"},
+	} {
+		if name, was, now := Difference(was, x.now); name != x.name || was != x.was || now != x.is {
+			t.Errorf("%q from %q to %q, want %q from %q to %q", name, was, now, x.name, x.was, x.is)
+		}
+	}
+	create := Subsystem{Create: &Create{Directory: "/volumes", Capacity: 1 << 40}}
+	if name, was, now := Difference(Subsystem{}, create); name != "create.directory" || was != "the default" || now != "/volumes" {
+		t.Errorf("%q from %q to %q", name, was, now)
 	}
 }
 

@@ -44,8 +44,8 @@ type Limits struct {
 // SubsystemConfig is the configuration of an NVM subsystem.
 type SubsystemConfig struct {
 	NQN      string
-	Serial   string // at most 20 bytes of ASCII; empty: derived from the NQN
-	Model    string // at most 40 bytes of ASCII; empty: "NVMe Anywhere target"
+	Serial   string // at most 20 bytes of ASCII; empty: derived from the NQN (DeriveSerial)
+	Model    string // at most 40 bytes of ASCII; empty: DefaultModel
 	Firmware string // at most 8 bytes of ASCII; empty: "1.0"
 
 	// AllowAnyHost lets every host connect; otherwise only Hosts, by NQN, may connect, and none can if it is empty.
@@ -70,7 +70,7 @@ type NamespaceConfig struct {
 
 	// UUID, NGUID and EUI64 identify the namespace globally and for good: no two namespaces of a subsystem have the
 	// same. NGUID and EUI64 are not reported if zero; a zero UUID is derived from the subsystem's NQN, the NSID, and the
-	// kind and path of the volume.
+	// kind and path of the volume (DeriveUUID).
 	UUID  [16]byte
 	NGUID [16]byte
 	EUI64 [8]byte

@@ -79,7 +79,8 @@ func newNamespace(sub *Subsystem, nsid uint32, c *NamespaceConfig) *Namespace {
 	ns.blocks.Store(uint64(info.Size) >> ns.shift)
 	ns.protected.Store(ns.fixed)
 	if ns.uuid == [16]byte{} {
-		ns.uuid, ns.passing = deriveUUID(sub.nqn, nsid, volumeName(&info)), info.Instance != ""
+		uuid, lasts := DeriveUUID(sub.nqn, nsid, &info)
+		ns.uuid, ns.passing = uuid, !lasts
 	}
 	return ns
 }
@@ -90,6 +91,11 @@ func (ns *Namespace) store() Store {
 		return nil
 	}
 	return ns.sub.t.store
+}
+
+// DeriveUUID returns the UUID of a namespace that is given none, and whether it still has that UUID after a restart.
+func DeriveUUID(nqn string, nsid uint32, volume *blockdev.Info) (uuid [16]byte, lasts bool) {
+	return deriveUUID(nqn, nsid, volumeName(volume)), volume.Instance == ""
 }
 
 // deriveUUID makes a UUID (RFC 9562, version 8) that stays the same across restarts. Another volume under the same NSID

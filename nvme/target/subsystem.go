@@ -45,22 +45,24 @@ type Subsystem struct {
 	known       map[hostKey]bool // hosts that have connected
 }
 
-const (
-	defaultModel    = "NVMe Anywhere target"
-	defaultFirmware = "1.0"
-)
+// DefaultModel is the model number of a subsystem that is given none.
+const DefaultModel = "NVMe Anywhere target"
+
+const defaultFirmware = "1.0"
+
+// DeriveSerial returns the serial number of a subsystem that is given none.
+func DeriveSerial(nqn string) string {
+	sum := sha256.Sum256([]byte("serial\x00" + nqn))
+	return hex.EncodeToString(sum[:10])
+}
 
 func newSubsystem(t *Target, c *SubsystemConfig) *Subsystem {
 	s := &Subsystem{
 		t: t, nqn: c.NQN,
-		serial: c.Serial, model: cmp.Or(c.Model, defaultModel), firmware: cmp.Or(c.Firmware, defaultFirmware),
+		serial: cmp.Or(c.Serial, DeriveSerial(c.NQN)), model: cmp.Or(c.Model, DefaultModel), firmware: cmp.Or(c.Firmware, defaultFirmware),
 		maxCtrls: c.MaxControllers,
 	}
 	s.access.Store(newAccess(c.AllowAnyHost, c.Hosts))
-	if s.serial == "" {
-		sum := sha256.Sum256([]byte("serial\x00" + c.NQN))
-		s.serial = hex.EncodeToString(sum[:10])
-	}
 	s.namespaces.Store(new([]*Namespace))
 	s.sanitize.now.Store(new(sanitizeState))
 	s.ctx, s.cancel = context.WithCancel(context.Background())
