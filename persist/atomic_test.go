@@ -10,19 +10,9 @@ import (
 	"github.com/nvme-anywhere/nvmeof/blockdev/volumetest"
 )
 
-// atomicSuite runs the acceptance suite on volumes that write out of place, on files in dir.
-func atomicSuite(t *testing.T, dir func(*testing.T) string, open openFunc) {
-	volumetest.Run(t, volumetest.Config{
-		New: func(t *testing.T) func(blockdev.Options) (blockdev.Volume, error) {
-			path := filepath.Join(dir(t), "volume")
-			return func(o blockdev.Options) (blockdev.Volume, error) { return open(path, o) }
-		},
-	})
-}
+func TestAtomicMappedFile(t *testing.T) { suite(t, (*testing.T).TempDir, Open) }
 
-func TestAtomicMappedFile(t *testing.T) { atomicSuite(t, (*testing.T).TempDir, Open) }
-
-func TestAtomicTmpfs(t *testing.T) { atomicSuite(t, shm, Open) }
+func TestAtomicTmpfs(t *testing.T) { suite(t, shm, Open) }
 
 // openAtomicDAX opens a file as if it were on a DAX file system.
 func openAtomicDAX(path string, o blockdev.Options, lines *lineFlusher) (*atomicVolume, error) {
@@ -51,7 +41,7 @@ func TestAtomicLines(t *testing.T) {
 	if lines == nil {
 		t.Skip("the processor has no instruction to write a line back")
 	}
-	atomicSuite(t, (*testing.T).TempDir, func(path string, o blockdev.Options) (blockdev.Volume, error) {
+	suite(t, (*testing.T).TempDir, func(path string, o blockdev.Options) (blockdev.Volume, error) {
 		v, err := openAtomicDAX(path, o, lines)
 		if err != nil {
 			return nil, err
