@@ -15,7 +15,7 @@ import (
 // way, and rejects the same ones.
 func TestIdleFlags(t *testing.T) {
 	const goesOn = "nvmeinit: -t: no transport given: want rdma or tcp\n" // printed once the whole command line has been read
-	for options, want := range map[string]string{
+	wantRefused(t, "bench", map[string]string{
 		"--direct=1 --ioengine=libaio --rw read":     "without effect here: direct, ioengine\n" + goesOn,
 		"--ioengine libaio --thread --iodepth 4":     "without effect here: ioengine, thread\n" + goesOn,
 		"--direct 1 --filename /dev/nvme0n1 --hipri": "without effect here: direct, filename, hipri\n" + goesOn,
@@ -39,14 +39,7 @@ func TestIdleFlags(t *testing.T) {
 		"--minimal --terse-version 3":                "without effect here: terse-version\n" + goesOn,
 		"--minimal --terse-version 4":                `nvmeinit: --terse-version "4": -o terse prints version 3`,
 		"--write_iolog=x --direct=1":                 "nvmeinit: --write_iolog: --pcap writes down every packet",
-	} {
-		root := newRoot()
-		var says strings.Builder
-		root.SetArgs(append([]string{"bench"}, strings.Fields(options)...))
-		if code := cli.Execute(t.Context(), root, &says); code != cli.ExitUsage || !strings.HasPrefix(says.String(), want) {
-			t.Errorf("%s: exit code %d, %q, want %q", options, code, says.String(), want)
-		}
-	}
+	})
 }
 
 // TestNamedJobs: as in fio, each --name begins a job, with the options before the first and those behind it.
@@ -101,19 +94,12 @@ func TestOrigin(t *testing.T) {
 	if err := os.WriteFile(file, []byte("[one]\nrw=write\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for options, want := range map[string]string{
+	wantRefused(t, "bench", map[string]string{
 		"--iodepth 0":                           "nvmeinit: --iodepth=0",
 		"--name a --name b --iodepth 0":         `nvmeinit: --name "b": iodepth=0`,
 		"--readonly " + file:                    "nvmeinit: " + file + " [one]: rw=write",
 		"--iodepth 0 " + file:                   "nvmeinit: " + file + " [one]: iodepth=0",
 		"--name a --rw read --name b " + file:   `nvmeinit: --name "b": the jobs are those of ` + file,
 		"--name a --rw read --readonly " + file: "nvmeinit: -t: no transport given",
-	} {
-		root := newRoot()
-		var says strings.Builder
-		root.SetArgs(append([]string{"bench"}, strings.Fields(options)...))
-		if code := cli.Execute(t.Context(), root, &says); code != cli.ExitUsage || !strings.HasPrefix(says.String(), want) {
-			t.Errorf("%s: exit code %d, %q, want %q", options, code, says.String(), want)
-		}
-	}
+	})
 }

@@ -58,18 +58,11 @@ func TestSections(t *testing.T) {
 		t.Fatal(err)
 	}
 	const goesOn = "nvmeinit: -t: no transport given"
-	for options, want := range map[string]string{
+	wantRefused(t, "bench", map[string]string{
 		"--readonly --section a --section c " + file: goesOn,
 		"--readonly --section b " + file:             "nvmeinit: " + file + " [b]: rw=write",
 		"--section z " + file:                        "nvmeinit: " + file + `: --section "z": want one of a, b, c`,
 		"--section a --rw read":                      `nvmeinit: --section "a": only a job file has sections`,
 		"-o out.json":                                `nvmeinit: -o "out.json": want normal, json, terse or json+; is --output out.json meant?`,
-	} {
-		root := newRoot()
-		var says strings.Builder
-		root.SetArgs(append([]string{"bench"}, strings.Fields(options)...))
-		if code := cli.Execute(t.Context(), root, &says); code != cli.ExitUsage || !strings.HasPrefix(says.String(), want) {
-			t.Errorf("%s: exit code %d, %q, want %q", options, code, says.String(), want)
-		}
-	}
+	})
 }

@@ -8,9 +8,23 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/cli"
 )
 
+// wantRefused fails t unless command is refused as badly used with each of the arguments, which stand before the
+// beginning of what it then says.
+func wantRefused(t *testing.T, command string, says map[string]string) {
+	t.Helper()
+	for args, want := range says {
+		root := newRoot()
+		var got strings.Builder
+		root.SetArgs(strings.Fields(command + " " + args))
+		if code := cli.Execute(t.Context(), root, &got); code != cli.ExitUsage || !strings.HasPrefix(got.String(), want) {
+			t.Errorf("%s %s: exit code %d, %q, want %q", command, args, code, got.String(), want)
+		}
+	}
+}
+
 // TestOtherNames: who calls a command as nvme-cli does, or names a target by an argument, is told what to write.
 func TestOtherNames(t *testing.T) {
-	for args, want := range map[string]string{
+	wantRefused(t, "", map[string]string{
 		"dsm -n 1":                      `nvmeinit: there is no command "dsm"; is discard meant? see nvmeinit discard --help`,
 		"resv-notif-log":                `nvmeinit: there is no command "resv-notif-log"; is get-log meant? see nvmeinit get-log --help`,
 		"version":                       `nvmeinit: there is no command "version"; is --version meant?`,
@@ -30,14 +44,7 @@ func TestOtherNames(t *testing.T) {
 		"list --data f":                 "nvmeinit: unknown flag: --data; ",
 		"discard --blocks 8":            "nvmeinit: unknown flag: --blocks; is --length meant: ",
 		"show-hostnqn 192.0.2.1":        `nvmeinit: show-hostnqn takes flags only, not "192.0.2.1"`,
-	} {
-		root := newRoot()
-		var says strings.Builder
-		root.SetArgs(strings.Fields(args))
-		if code := cli.Execute(t.Context(), root, &says); code != cli.ExitUsage || !strings.HasPrefix(says.String(), want) {
-			t.Errorf("%s: exit code %d, %q, want %q", args, code, says.String(), want)
-		}
-	}
+	})
 	for args, want := range map[string]string{
 		"bench -t tcp -rw=randread -iodepth=128 -bs 4k -name=x --size=1g": "bench -t tcp --rw=randread --iodepth=128 --bs 4k --name=x --size=1g",
 		"bench -i4 -gG -q nqn.x -xyz=1 - -- -rw":                          "bench -i4 -gG -q nqn.x -xyz=1 - -- -rw",
