@@ -4,12 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"strconv"
 	"testing"
 	"testing/synctest"
 
 	"github.com/nvme-anywhere/nvmeof/internal/crash"
+	"github.com/nvme-anywhere/nvmeof/internal/fuzzing"
 )
 
 const (
@@ -52,14 +51,8 @@ var crashKinds = []crashKind{
 
 // TestFileCrashes lets the power fail at every step of random histories.
 func TestFileCrashes(t *testing.T) {
-	points := crashPoints
-	if s := os.Getenv("NVMEOF_CRASH_POINTS"); s != "" {
-		var err error
-		if points, err = strconv.Atoi(s); err != nil {
-			t.Fatal(err)
-		}
-	}
-	seed := crashSeed(t)
+	points := int(fuzzing.Number(t, "NVMEOF_CRASH_POINTS", crashPoints))
+	seed := fuzzing.Number(t, "NVMEOF_CRASH_SEED", rand.Uint64()>>16)
 	for _, k := range crashKinds {
 		t.Run(k.name, func(t *testing.T) {
 			done := 0
@@ -73,19 +66,6 @@ func TestFileCrashes(t *testing.T) {
 			t.Logf("%d points, seeds from %d on", done, seed)
 		})
 	}
-}
-
-// crashSeed is a random seed, or the one that NVMEOF_CRASH_SEED repeats.
-func crashSeed(t *testing.T) uint64 {
-	s := os.Getenv("NVMEOF_CRASH_SEED")
-	if s == "" {
-		return rand.Uint64() >> 16
-	}
-	n, err := strconv.ParseUint(s, 10, 64)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return n
 }
 
 // TestFileCrashesAreCaught breaks the storage below, and what the volume relies on, in the ways that matter: the same

@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"strconv"
 	"testing"
 	"time"
 	"unsafe"
@@ -13,6 +11,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/blockdev"
 	"github.com/nvme-anywhere/nvmeof/blockdev/volumetest"
 	"github.com/nvme-anywhere/nvmeof/internal/crash"
+	"github.com/nvme-anywhere/nvmeof/internal/fuzzing"
 )
 
 const (
@@ -421,20 +420,8 @@ func (h *history) recovered(floor crash.Floor, image []byte) error {
 
 // TestCrashes lets the power fail at every point of random histories, and kills the program at some of them.
 func TestCrashes(t *testing.T) {
-	points := simPoints
-	if s := os.Getenv("NVMEOF_CRASH_POINTS"); s != "" {
-		var err error
-		if points, err = strconv.Atoi(s); err != nil {
-			t.Fatal(err)
-		}
-	}
-	seed := rand.Uint64() >> 16
-	if s := os.Getenv("NVMEOF_CRASH_SEED"); s != "" {
-		var err error
-		if seed, err = strconv.ParseUint(s, 10, 64); err != nil {
-			t.Fatal(err)
-		}
-	}
+	points := int(fuzzing.Number(t, "NVMEOF_CRASH_POINTS", simPoints))
+	seed := fuzzing.Number(t, "NVMEOF_CRASH_SEED", rand.Uint64()>>16)
 	for _, k := range simKinds {
 		t.Run(k.name, func(t *testing.T) {
 			done := 0

@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -23,6 +22,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/cli"
 	"github.com/nvme-anywhere/nvmeof/internal/config"
 	"github.com/nvme-anywhere/nvmeof/internal/control"
+	"github.com/nvme-anywhere/nvmeof/internal/fuzzing"
 	"github.com/nvme-anywhere/nvmeof/nvme"
 	"github.com/nvme-anywhere/nvmeof/nvme/host"
 )
@@ -58,18 +58,8 @@ const (
 // target's memory doesn't grow any more, which takes more of them than a short run has.
 func TestChurn(t *testing.T) {
 	alone(t)
-	changes, seed := churnChanges, uint64(1)
-	for env, v := range map[string]func(uint64){
-		churnEnv: func(n uint64) { changes = int(n) }, churnSeedEnv: func(n uint64) { seed = n },
-	} {
-		if s := os.Getenv(env); s != "" {
-			n, err := strconv.ParseUint(s, 10, 32)
-			if err != nil {
-				t.Fatalf("%s: %v", env, err)
-			}
-			v(n)
-		}
-	}
+	changes := int(fuzzing.Number(t, churnEnv, churnChanges))
+	seed := fuzzing.Number(t, churnSeedEnv, 1)
 	c := newChurn(t, seed)
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup

@@ -4,12 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"strconv"
 	"testing"
 	"time"
 
+	"github.com/nvme-anywhere/nvmeof/internal/fuzzing"
 	"github.com/nvme-anywhere/nvmeof/nvme/host"
 	"github.com/nvme-anywhere/nvmeof/tests/crashload"
 )
@@ -21,13 +21,7 @@ const killsEnv = "NVMEOF_KILLS"
 // each restart: nothing acknowledged may be lost, and no block torn. The kernel outlives the program, so that also
 // holds for writes that weren't flushed.
 func TestKillData(t *testing.T) {
-	kills := 6
-	if s := os.Getenv(killsEnv); s != "" {
-		var err error
-		if kills, err = strconv.Atoi(s); err != nil {
-			t.Fatal(err)
-		}
-	}
+	kills := int(fuzzing.Number(t, killsEnv, 6))
 	seed := verifySeed(t)
 	ways := []struct {
 		io, transport string

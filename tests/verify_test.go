@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nvme-anywhere/nvmeof/internal/fuzzing"
 	"github.com/nvme-anywhere/nvmeof/nvme"
 	"github.com/nvme-anywhere/nvmeof/nvme/host"
 )
@@ -74,13 +75,7 @@ func verifyFor(t *testing.T) time.Duration {
 }
 
 func verifySeed(t *testing.T) uint64 {
-	seed := rand.Uint64()
-	if s := os.Getenv(verifySeedEnv); s != "" {
-		var err error
-		if seed, err = strconv.ParseUint(s, 0, 64); err != nil {
-			t.Fatalf("%s=%q: %v", verifySeedEnv, s, err)
-		}
-	}
+	seed := fuzzing.Number(t, verifySeedEnv, rand.Uint64())
 	t.Logf("%s=%#x", verifySeedEnv, seed)
 	return seed
 }

@@ -23,6 +23,11 @@
 // the whole sequence of inputs since it was made. Each input is recorded before it is fed, so that the record survives
 // a panic in any goroutine, a deadlock and a kill.
 //
+// # Seeds
+//
+// Tests that make up their own work, from a seed that a failure prints, ask Seeded and Number what the environment says
+// about it.
+//
 // # Concurrency
 //
 // A campaign of a target uses one goroutine; several processes may run several targets, or the same one.

@@ -7,10 +7,10 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"strconv"
 	"testing"
 	"time"
 
+	"github.com/nvme-anywhere/nvmeof/internal/fuzzing"
 	"github.com/nvme-anywhere/nvmeof/nvme/host"
 	"github.com/nvme-anywhere/nvmeof/tests/hostlib"
 	"github.com/nvme-anywhere/nvmeof/tests/linux/lab"
@@ -33,24 +33,10 @@ func TestStore(t *testing.T) {
 }
 
 // cuts returns how often the power is cut.
-func cuts(t *testing.T) int { return number(t, cutsEnv, 3) }
+func cuts(t *testing.T) int { return int(fuzzing.Number(t, cutsEnv, 3)) }
 
 // databaseCuts returns how often it is cut under a database.
-func databaseCuts(t *testing.T) int { return number(t, databaseCutsEnv, max(cuts(t)/10, 1)) }
-
-// number returns the value of an environment variable.
-func number(t *testing.T, env string, otherwise int) int {
-	t.Helper()
-	s := os.Getenv(env)
-	if s == "" {
-		return otherwise
-	}
-	n, err := strconv.Atoi(s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return n
-}
+func databaseCuts(t *testing.T) int { return int(fuzzing.Number(t, databaseCutsEnv, uint64(max(cuts(t)/10, 1)))) }
 
 // anyKernel returns the newest that this Debian has.
 func anyKernel(t *testing.T) string {
@@ -96,13 +82,7 @@ const (
 // newStore makes the storage of a machine, with a file system on each device.
 func newStore(t *testing.T, version string, number int) *store {
 	t.Helper()
-	seed := rand.Uint64()
-	if s := os.Getenv(seedEnv); s != "" {
-		var err error
-		if seed, err = strconv.ParseUint(s, 10, 64); err != nil {
-			t.Fatal(err)
-		}
-	}
+	seed := fuzzing.Number(t, seedEnv, rand.Uint64())
 	t.Logf("%s=%d", seedEnv, seed)
 	s := &store{version: version, number: number, rnd: rand.New(rand.NewPCG(seed, uint64(number)))}
 	s.nvdimm = filepath.Join(t.TempDir(), "nvdimm")

@@ -2,16 +2,12 @@ package simulation
 
 import (
 	"maps"
-	"math"
-	"math/rand/v2"
-	"os"
 	"slices"
-	"strconv"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/nvme-anywhere/nvmeof/internal/fuzzing"
 	"github.com/nvme-anywhere/nvmeof/internal/race"
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
@@ -29,16 +25,7 @@ const (
 
 // TestSimulation simulates a world for each seed.
 func TestSimulation(t *testing.T) {
-	if text := os.Getenv(seedEnv); text != "" {
-		seed, err := strconv.ParseUint(text, 0, 64)
-		if err != nil {
-			t.Fatalf("%s: %v", seedEnv, err)
-		}
-		simulate(t, seed)
-		return
-	}
-	if text := os.Getenv(soakEnv); text != "" {
-		soak(t, text)
+	if fuzzing.Seeded(t, seedEnv, soakEnv, func(seed uint64) { simulate(t, seed) }) {
 		return
 	}
 	for _, seed := range seeds() {
@@ -83,31 +70,6 @@ func TestSeeds(t *testing.T) {
 	if len(missing) > 0 {
 		t.Errorf("no world has %v", slices.Sorted(maps.Keys(missing)))
 	}
-}
-
-// soak runs one seed after another, from a random one on, for as long or as many as limit says.
-func soak(t *testing.T, limit string) {
-	d, most := time.Duration(math.MaxInt64), uint64(math.MaxUint64)
-	var err error
-	if count, ok := strings.CutSuffix(limit, "x"); ok {
-		most, err = strconv.ParseUint(count, 10, 64)
-	} else {
-		d, err = time.ParseDuration(limit)
-	}
-	if err != nil {
-		t.Fatalf("%s: %v", soakEnv, err)
-	}
-	began, told := time.Now(), time.Now()
-	first := rand.Uint64() >> 32
-	n := uint64(0)
-	for ; n < most && time.Since(began) < d && !t.Failed(); n++ {
-		simulate(t, first+n)
-		if time.Since(told) >= 10*time.Second {
-			told = time.Now()
-			t.Logf("%d worlds in %v", n+1, time.Since(began).Round(time.Second))
-		}
-	}
-	t.Logf("%d worlds, from seed %d on", n, first)
 }
 
 func simulate(t *testing.T, seed uint64) {

@@ -3,18 +3,15 @@ package roce
 import (
 	"bytes"
 	"encoding/binary"
-	"math"
 	"math/rand/v2"
-	"os"
 	"slices"
-	"strconv"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/roce/wire"
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
+	"github.com/nvme-anywhere/nvmeof/internal/fuzzing"
 	"github.com/nvme-anywhere/nvmeof/internal/simnet"
 	"github.com/nvme-anywhere/nvmeof/internal/udp"
 )
@@ -37,14 +34,7 @@ var historySeeds = []uint64{
 // what completed took effect exactly once and in the order of the posts, with the right bytes; what didn't was reported
 // as failed, once.
 func TestHistories(t *testing.T) {
-	if text := os.Getenv(historyEnv); text != "" {
-		seed, err := strconv.ParseUint(text, 0, 64)
-		check(t, err)
-		runHistory(t, seed)
-		return
-	}
-	if text := os.Getenv(soakEnv); text != "" {
-		soak(t, text)
+	if fuzzing.Seeded(t, historyEnv, soakEnv, func(seed uint64) { runHistory(t, seed) }) {
 		return
 	}
 	for _, seed := range historySeeds {
@@ -57,29 +47,6 @@ func TestHistories(t *testing.T) {
 	for seed := range runs {
 		runHistory(t, seed)
 	}
-}
-
-// soak runs one seed after another, from a random one on, for as long or as many as limit says.
-func soak(t *testing.T, limit string) {
-	d, most := time.Duration(math.MaxInt64), uint64(math.MaxUint64)
-	var err error
-	if count, ok := strings.CutSuffix(limit, "x"); ok {
-		most, err = strconv.ParseUint(count, 10, 64)
-	} else {
-		d, err = time.ParseDuration(limit)
-	}
-	check(t, err)
-	began, told := time.Now(), time.Now()
-	first := rand.Uint64() >> 16
-	n := uint64(0)
-	for ; n < most && time.Since(began) < d && !t.Failed(); n++ {
-		runHistory(t, first+n)
-		if time.Since(told) >= 10*time.Second {
-			told = time.Now()
-			t.Logf("%d histories in %v", n+1, time.Since(began).Round(time.Second))
-		}
-	}
-	t.Logf("%d histories, seeds %d to %d", n, first, first+n-1)
 }
 
 func runHistory(t *testing.T, seed uint64) {
