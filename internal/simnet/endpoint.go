@@ -1,9 +1,9 @@
 package simnet
 
 import (
+	"bytes"
 	"fmt"
 	"net/netip"
-	"slices"
 	"sync"
 	"time"
 
@@ -26,7 +26,10 @@ type Endpoint struct {
 	waiting  int // bytes in buffer from unread on
 	segments bool
 
-	lent [][]byte // what the last Recv returned; belongs to the receiving goroutine
+	// What follows belongs to the receiving goroutine.
+	timer *time.Timer
+	lent  [][]byte // what the last Recv returned
+	parts [][]byte // for take
 }
 
 var _ udp.Conn = (*Endpoint)(nil)
@@ -134,7 +137,7 @@ func (e *Endpoint) check(t *udp.Train) error {
 
 func (e *Endpoint) sendTrain(t *udp.Train) {
 	now := time.Now()
-	whole := slices.Concat(t.Parts...)
+	whole := bytes.Join(t.Parts, nil)
 	dst := netip.AddrPortFrom(t.Dst.Addr().Unmap(), t.Dst.Port())
 	overhead := headerSize(dst.Addr().Is6())
 	for i := range max(1, t.Datagrams()) {

@@ -1,6 +1,7 @@
 package simnet
 
 import (
+	"bytes"
 	"time"
 
 	"github.com/nvme-anywhere/nvmeof/internal/udp"
@@ -21,9 +22,14 @@ func (e *Endpoint) Recv(rx []udp.Received) (int, error) {
 func (e *Endpoint) wait() {
 	var due <-chan time.Time
 	if d, ok := e.untilNext(); ok {
-		timer := time.NewTimer(max(d, time.Nanosecond)) // 0 crashes the race detector, as in package roce
-		defer timer.Stop()
-		due = timer.C
+		d = max(d, time.Nanosecond) // 0 crashes the race detector, as in package roce
+		if e.timer == nil {
+			e.timer = time.NewTimer(d)
+		} else {
+			e.timer.Reset(d)
+		}
+		defer e.timer.Stop()
+		due = e.timer.C
 	}
 	select {
 	case <-due:
@@ -56,15 +62,17 @@ func (e *Endpoint) TryRecv(rx []udp.Received) (int, error) {
 
 // spoil overwrites what the last call returned, which must no longer be in use.
 func (e *Endpoint) spoil() {
-	const spoiled = 0xdb
-	for i, b := range e.lent {
-		for k := range b {
-			b[k] = spoiled
+	for _, b := range e.lent {
+		for len(b) > 0 {
+			b = b[copy(b, spoiled):]
 		}
-		e.lent[i] = nil
 	}
+	clear(e.lent)
 	e.lent = e.lent[:0]
 }
+
+// spoiled is what spoil writes.
+var spoiled = bytes.Repeat([]byte{0xdb}, 4096)
 
 // untilNext returns the time until the next datagram in flight arrives.
 func (e *Endpoint) untilNext() (time.Duration, bool) {
@@ -95,25 +103,28 @@ func (e *Endpoint) settle(now time.Time) (arrived, dropped int) {
 
 // take reads one datagram, with those behind it that can be coalesced.
 func (e *Endpoint) take() udp.Received {
-	first := e.buffer[e.unread]
+	first := &e.buffer[e.unread]
 	size := len(first.payload)
-	buf := append([]byte(nil), first.payload...)
+	parts := append(e.parts[:0], first.payload)
 	e.unread++
 	if e.config.Coalesce && size > 0 {
-		for count := 1; e.unread < len(e.buffer) && count < udp.MaxTrainSegments; count++ {
+		for total := size; e.unread < len(e.buffer) && len(parts) < udp.MaxTrainSegments; {
 			next := &e.buffer[e.unread]
 			n := len(next.payload)
-			if next.src != first.src || next.class != first.class ||
-				n == 0 || n > size || len(buf)+n > udp.MaxTrainBytes {
+			if total += n; next.src != first.src || next.class != first.class ||
+				n == 0 || n > size || total > udp.MaxTrainBytes {
 				break
 			}
-			buf = append(buf, next.payload...)
+			parts = append(parts, next.payload)
 			e.unread++
 			if n < size {
 				break
 			}
 		}
 	}
+	buf := bytes.Join(parts, nil)
+	clear(parts)
+	e.parts = parts
 	e.waiting -= len(buf)
 	e.lent = append(e.lent, buf)
 	return udp.Received{
