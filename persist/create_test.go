@@ -198,19 +198,8 @@ func TestCreateUnmappableAtLast(t *testing.T) {
 		return
 	}
 	needDisk(t)
-	statm, err := os.ReadFile("/proc/self/statm")
-	if err != nil {
-		t.Skip(err)
-	}
-	var pages uint64
-	if _, err := fmt.Sscan(string(statm), &pages); err != nil {
-		t.Fatal(err)
-	}
 	const size = 32 << 30
-	most := pages*pageSize + size + size/2
-	if err := unix.Setrlimit(unix.RLIMIT_AS, &unix.Rlimit{Cur: most, Max: most}); err != nil {
-		t.Fatal(err)
-	}
+	defer limitMemory(t, size+size/2)()
 	path := filepath.Join(t.TempDir(), "v")
 	if _, err := Open(path, blockdev.Options{Size: size}); !errors.Is(err, unix.ENOMEM) || !errors.Is(err, blockdev.ErrCapacity) {
 		t.Error(err)
