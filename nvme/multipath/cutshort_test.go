@@ -9,6 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/ncw/directio"
+
 	"github.com/nvme-anywhere/nvmeof/nvme"
 	"github.com/nvme-anywhere/nvmeof/nvme/host"
 )
@@ -140,7 +142,7 @@ func TestFusedCutShort(t *testing.T) {
 			op   nvme.Opcode
 			part nvme.Fuse
 		}{{nvme.OpCompare, nvme.FuseFirst}, {nvme.OpWrite, nvme.FuseSecond}} {
-			q := &host.Request{Data: alignedBytes(4096), Done: func(q *host.Request) { ended <- q.Check() }}
+			q := &host.Request{Data: directio.AlignedBlock(4096), Done: func(q *host.Request) { ended <- q.Check() }}
 			q.Cmd.SetIO(half.op, 1, 0, 1, 0)
 			q.Cmd.SetFuse(half.part)
 			n.Lane(0).SubmitOne(q)

@@ -7,7 +7,8 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"unsafe"
+
+	"github.com/ncw/directio"
 
 	"github.com/nvme-anywhere/nvmeof/blockdev"
 	"github.com/nvme-anywhere/nvmeof/nvme"
@@ -51,13 +52,7 @@ func newLink(tgt *target.Target, port string) *link {
 func (l *link) Type() nvme.TransportType { return l.kind }
 func (l *link) Free([]byte)              {}
 
-func (l *link) Alloc(n int) ([]byte, error) { return alignedBytes(n), nil }
-
-func alignedBytes(n int) []byte {
-	b := make([]byte, n+4096)
-	skip := -int(uintptr(unsafe.Pointer(unsafe.SliceData(b)))) & 4095
-	return b[skip : skip+n : skip+n]
-}
+func (l *link) Alloc(n int) ([]byte, error) { return directio.AlignedBlock(n), nil }
 
 func (l *link) Dial(_ context.Context, a host.QueueAttr) (host.TransportQueue, error) {
 	l.mu.Lock()
@@ -232,7 +227,7 @@ func (q *loopQueue) MapSGL(r *target.Request) (int, nvme.Status) {
 }
 
 func (q *loopQueue) Alloc(r *target.Request, n int) bool {
-	r.Data = append(r.Data[:0], blockdev.Segment{Bytes: alignedBytes(n)})
+	r.Data = append(r.Data[:0], blockdev.Segment{Bytes: directio.AlignedBlock(n)})
 	return true
 }
 

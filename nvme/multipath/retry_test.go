@@ -7,6 +7,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/ncw/directio"
+
 	"github.com/nvme-anywhere/nvmeof/blockdev"
 	"github.com/nvme-anywhere/nvmeof/nvme"
 	"github.com/nvme-anywhere/nvmeof/nvme/host"
@@ -124,7 +126,7 @@ func TestNotSent(t *testing.T) {
 			l.hold = func(c *nvme.Command) bool { return c.Opcode() == nvme.OpRead && lost < maxCuts }
 		})
 		ended := make(chan error, 2)
-		read := &host.Request{Cmd: nvme.Command{byte(nvme.OpRead)}, Data: alignedBytes(4096)}
+		read := &host.Request{Cmd: nvme.Command{byte(nvme.OpRead)}, Data: directio.AlignedBlock(4096)}
 		register := &host.Request{Cmd: nvme.Command{byte(nvme.OpResvRegister)}, Data: make([]byte, 16)}
 		for _, q := range []*host.Request{read, register} {
 			q.Done = func(r *host.Request) { ended <- r.Err }

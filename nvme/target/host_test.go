@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
-	"unsafe"
 
 	"github.com/nvme-anywhere/nvmeof/blockdev"
 	"github.com/nvme-anywhere/nvmeof/internal/soon"
@@ -125,7 +124,7 @@ func (c *fakeConn) Alloc(r *Request, n int) bool {
 		return false
 	}
 	if cap(fr.buf) < n {
-		fr.buf = alignedBytes(n)
+		fr.buf = alignedMemory(n, 4096)
 	}
 	if !c.bare {
 		copy(fr.buf[:n], bytes.Repeat([]byte{0xdb}, n)) // what another host has left there
@@ -135,12 +134,6 @@ func (c *fakeConn) Alloc(r *Request, n int) bool {
 		r.Data = append(r.Data[:0], blockdev.Segment{Bytes: fr.buf[:4096]}, blockdev.Segment{Bytes: fr.buf[4096:n]})
 	}
 	return true
-}
-
-func alignedBytes(n int) []byte {
-	b := make([]byte, n+4096)
-	skip := -int(uintptr(unsafe.Pointer(unsafe.SliceData(b)))) & 4095
-	return b[skip : skip+n : skip+n]
 }
 
 func (c *fakeConn) Pull(r *Request) {
