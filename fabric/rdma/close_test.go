@@ -153,7 +153,7 @@ func (i slowID) Destroy() error {
 // is then refused.
 func TestListenerClosedMeanwhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := fuzzNetwork(false)
+		n := simNetwork(false)
 		tgt, err := target.New(target.Config{})
 		if err != nil {
 			t.Fatal(err)
@@ -161,7 +161,7 @@ func TestListenerClosedMeanwhile(t *testing.T) {
 		tn, hn := newSimNIC(t, n, simTarget), newSimNIC(t, n, simHost)
 		cm := &slowCM{ConnectionManager: tn, release: make(chan struct{})}
 		l := listen(t, cm, simNVMe, tgt, rdma.TargetConfig{})
-		p := &fuzzPeer{t: t}
+		p := &rawPeer{t: t}
 		answer := make(chan verbs.CMEvent, 1)
 		go func() { answer <- p.request(hn, []byte{0, 0, 1, 0, 32, 0, 31, 0, 31: 0}) }()
 		for !cm.waiting.Load() {

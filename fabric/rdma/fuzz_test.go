@@ -6,16 +6,13 @@ import (
 	"encoding/binary"
 	"errors"
 	"iter"
-	"net/netip"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma"
-	"github.com/nvme-anywhere/nvmeof/fabric/rdma/cm"
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/roce"
-	"github.com/nvme-anywhere/nvmeof/fabric/rdma/roce/wire"
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
 	"github.com/nvme-anywhere/nvmeof/internal/fuzzing"
 	"github.com/nvme-anywhere/nvmeof/internal/simnet"
@@ -23,245 +20,6 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme/host"
 	"github.com/nvme-anywhere/nvmeof/nvme/target"
 )
-
-// simNIC is a software RNIC on a simulated network.
-type simNIC struct {
-	*cm.Manager
-	dev *roce.Device
-}
-
-// newSimNIC makes one that uses all vendor options with others of its kind.
-func newSimNIC(t *testing.T, n *simnet.Network, addr netip.AddrPort) *simNIC {
-	t.Helper()
-	return openSimNIC(t, n, addr, (*roce.Device).VendorOptions)
-}
-
-// openSimNIC makes one that uses these vendor options with others of its kind; if options is nil it doesn't recognize
-// them.
-func openSimNIC(t *testing.T, n *simnet.Network, addr netip.AddrPort, options func(*roce.Device) uint32) *simNIC {
-	t.Helper()
-	return simNICOf(t, n, addr, verbs.MTU4096, options)
-}
-
-// nobodys is a device without a vendor ID: others don't recognize it as one of their kind.
-type nobodys struct{ *roce.Device }
-
-func (d nobodys) Attr() verbs.DeviceAttr {
-	a := d.Device.Attr()
-	a.VendorID = 0
-	return a
-}
-
-// simNICOf makes an RNIC whose interface has room for packets of a path MTU, long SENDs included.
-func simNICOf(t *testing.T, n *simnet.Network, addr netip.AddrPort, mtu verbs.MTU, options func(*roce.Device) uint32) *simNIC {
-	t.Helper()
-	return simNICBehind(t, n, addr, mtu, options, nil)
-}
-
-// simNICBehind makes one whose path MTU to its peers is that of path, if path isn't nil.
-func simNICBehind(t *testing.T, n *simnet.Network, addr netip.AddrPort, mtu verbs.MTU, options func(*roce.Device) uint32, path func(netip.Addr) verbs.MTU) *simNIC {
-	t.Helper()
-	room := 9000
-	if mtu < verbs.MTU4096 {
-		const headers = 96
-		room = mtu.Bytes() + wire.LongSend + headers
-	}
-	conn, err := n.Listen(addr, simnet.Config{MTU: room, RecvBuffer: 1 << 20})
-	if err != nil {
-		t.Fatal(err)
-	}
-	dev, err := roce.Open(conn, roce.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	var known cm.Device = dev
-	if options == nil {
-		known = nobodys{dev}
-	}
-	m, err := cm.New(known, cm.Config{VendorOptions: func(netip.Addr) uint32 { return options(dev) }, PathMTU: path})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return &simNIC{m, dev}
-}
-
-func (s *simNIC) close(t *testing.T) {
-	t.Helper()
-	if err := errors.Join(s.Close(), s.dev.Close()); err != nil {
-		t.Error(err)
-	}
-}
-
-// fuzzNetwork is a network whose packets take no time if instant is set, so two sides that answered each other forever
-// would stop the clock: that is detected as a storm of packets.
-func fuzzNetwork(instant bool) *simnet.Network {
-	n := simnet.New(1)
-	if !instant {
-		n.SetDefault(simnet.Link{Latency: 10 * time.Microsecond})
-	}
-	var at time.Time
-	packets := 0
-	n.SetFilter(func(*simnet.Datagram) simnet.Action {
-		if now := time.Now(); now != at {
-			at, packets = now, 0
-		}
-		if packets++; packets > maxAtOnce {
-			panic("a storm of packets")
-		}
-		return simnet.Action{}
-	})
-	return n
-}
-
-// maxAtOnce is far more packets than the inputs here can need at one time.
-const maxAtOnce = 20000
-
-// Addresses of the simulated network.
-var (
-	simHost   = netip.MustParseAddrPort("10.0.0.1:4791")
-	simTarget = netip.MustParseAddrPort("10.0.0.2:4791")
-	simNVMe   = netip.MustParseAddrPort("10.0.0.2:4420")
-)
-
-// fuzzPeer is the other end of a connection, operated by hand: a queue pair with memory, whose beginning and end are
-// not registered and stay zero. It may have one connection after another. Its methods don't call t.Helper, which would
-// take an eighth of the time.
-type fuzzPeer struct {
-	t     *testing.T
-	id    verbs.CMID
-	pd    verbs.PD
-	cq    verbs.CQ
-	qp    verbs.QP
-	mr    verbs.MR
-	buf   []byte
-	recv  func(index, n int) // a message of n bytes is in receive buffer index; may be nil
-	mu    sync.Mutex         // handlers of the two ends run at once
-	recvs [fuzzRecvs]verbs.RecvWR
-
-	events chan verbs.CMEvent // dialTarget's
-}
-
-const (
-	fuzzGuard    = 64
-	fuzzRecvs    = 48
-	fuzzRecvSize = 4608
-	fuzzData     = 64 << 10 // behind the receive buffers
-)
-
-func (p *fuzzPeer) open(dev verbs.Device) {
-	must := func(err error) {
-		if err != nil {
-			p.t.Fatal(err)
-		}
-	}
-	var err error
-	if p.pd == nil {
-		p.pd, err = dev.AllocPD()
-		must(err)
-		p.buf = make([]byte, fuzzGuard+fuzzRecvs*fuzzRecvSize+fuzzData+fuzzGuard)
-		p.mr, err = p.pd.RegMR(p.buf[fuzzGuard:len(p.buf)-fuzzGuard],
-			verbs.AccessLocalWrite|verbs.AccessRemoteWrite|verbs.AccessRemoteRead)
-		must(err)
-		p.cq, err = dev.CreateCQ(4*fuzzRecvs, p.completed)
-		must(err)
-		for i := range p.recvs {
-			p.recvs[i] = verbs.RecvWR{WRID: uint64(i), SGList: p.sge(i*fuzzRecvSize, fuzzRecvSize)}
-		}
-	}
-	p.cq.ReqNotify()
-	p.qp, err = p.id.CreateQP(p.pd, verbs.QPInitAttr{
-		Type: verbs.RC, SendCQ: p.cq, RecvCQ: p.cq,
-		MaxSendWR: fuzzRecvs, MaxRecvWR: fuzzRecvs, MaxSendSGE: 1, MaxRecvSGE: 1,
-	})
-	must(err)
-	_, err = p.qp.PostRecv(p.recvs[:])
-	must(err)
-}
-
-func (p *fuzzPeer) postRecv(index int) error {
-	_, err := p.qp.PostRecv(p.recvs[index : index+1])
-	return err
-}
-
-func (p *fuzzPeer) sge(off, n int) []verbs.SGE {
-	return []verbs.SGE{{Addr: p.mr.Addr() + uint64(off), Length: uint32(n), LKey: p.mr.LKey()}}
-}
-
-// area is the memory at an offset of the registered range.
-func (p *fuzzPeer) area(off, n int) []byte { return p.buf[fuzzGuard+off:][:n] }
-
-func (p *fuzzPeer) completed(cq verbs.CQ) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	var wcs [8]verbs.WC
-	for {
-		n := cq.Poll(wcs[:])
-		if n == 0 && !cq.ReqNotify() {
-			return
-		}
-		for _, wc := range wcs[:n] {
-			switch {
-			case wc.Opcode != verbs.WCRecv || wc.Status != verbs.WCSuccess:
-			case p.recv != nil:
-				p.recv(int(wc.WRID), int(wc.ByteLen))
-			default:
-				_ = p.postRecv(int(wc.WRID)) // the connection may have ended
-			}
-		}
-	}
-}
-
-// ended reports whether the connection has ended.
-func (p *fuzzPeer) ended() bool { return len(p.events) > 0 || p.qp.Query().State != verbs.RTS }
-
-// post sends, unless the connection has ended.
-func (p *fuzzPeer) post(wr verbs.SendWR) { _, _ = p.qp.PostSend([]verbs.SendWR{wr}) }
-
-func (p *fuzzPeer) close() {
-	_ = p.id.Disconnect()
-	_ = p.id.Destroy()
-	p.check()
-}
-
-func (p *fuzzPeer) check() {
-	for i := range fuzzGuard {
-		if p.buf[i] != 0 || p.buf[len(p.buf)-1-i] != 0 {
-			p.t.Fatal("written outside of registered memory")
-		}
-	}
-}
-
-// dialTarget connects p to the target with an NVMe/RDMA request for a queue of a controller, or of any controller if
-// cntlid is 0.
-func (p *fuzzPeer) dialTarget(nic *simNIC, qid byte, cntlid uint16) {
-	if ev := p.request(nic, []byte{0, 0, qid, 0, 32, 0, 31, 0, byte(cntlid), byte(cntlid >> 8), 31: 0}); ev.Type != verbs.CMEstablished {
-		p.t.Fatalf("%v instead of a connection: %v", ev.Type, ev.Err)
-	}
-}
-
-// request asks the target for a connection, with private data, and returns the resulting event.
-func (p *fuzzPeer) request(nic *simNIC, private []byte) verbs.CMEvent {
-	p.events = make(chan verbs.CMEvent, 16)
-	must := func(err error) {
-		if err != nil {
-			p.t.Fatal(err)
-		}
-	}
-	step := func(err error, want verbs.CMEventType) {
-		must(err)
-		if ev := <-p.events; ev.Type != want {
-			p.t.Fatalf("%v instead of %v: %v", ev.Type, want, ev.Err)
-		}
-	}
-	var err error
-	p.id, err = nic.CreateID(func(ev verbs.CMEvent) { p.events <- ev })
-	must(err)
-	step(p.id.ResolveAddr(netip.Addr{}, simNVMe, time.Second), verbs.CMAddrResolved)
-	step(p.id.ResolveRoute(time.Second), verbs.CMRouteResolved)
-	p.open(nic.dev)
-	must(p.id.Connect(verbs.ConnParam{PrivateData: private, ResponderResources: 16, RetryCount: 7, RNRRetryCount: 7}))
-	return <-p.events
-}
 
 // FuzzTarget sends a target whatever a host may: capsules with any command, of any length, whose SGLs name its memory,
 // other memory, or nothing. Nothing panics, nothing outside the memory that the host registered is written or read, and
@@ -308,19 +66,19 @@ type targetWorld struct {
 	tgt    *target.Target
 	tn, hn *simNIC
 	l      *rdma.Listener
-	p      *fuzzPeer
+	p      *rawPeer
 	open   bool
 }
 
 func newTargetWorld(t *testing.T, how uint8) *targetWorld {
-	n := fuzzNetwork(how&fuzzInstant != 0)
+	n := simNetwork(how&fuzzInstant != 0)
 	tgt, err := target.New(target.Config{Subsystems: []target.SubsystemConfig{{
 		NQN: testNQN, AllowAnyHost: true, Namespaces: []target.NamespaceConfig{{Volume: memory(t, 1<<16)}},
 	}}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &targetWorld{t: t, tgt: tgt, tn: newSimNIC(t, n, simTarget), hn: newSimNIC(t, n, simHost), p: &fuzzPeer{t: t}}
+	w := &targetWorld{t: t, tgt: tgt, tn: newSimNIC(t, n, simTarget), hn: newSimNIC(t, n, simHost), p: &rawPeer{t: t}}
 	w.l = listen(t, w.tn, simNVMe, tgt, rdma.TargetConfig{Memory: 8 << 20})
 	return w
 }
@@ -332,14 +90,14 @@ func (w *targetWorld) feed(data []byte) {
 		p.dialTarget(w.hn, 0, 0)
 		w.open = true
 	}
-	const at = fuzzRecvs * fuzzRecvSize
+	const at = rawRecvs * rawRecvSize
 	d := nvme.ConnectData{CNTLID: nvme.CNTLIDDynamic, SubNQN: testNQN, HostNQN: "nqn.2014-08.org.nvmexpress:uuid:1", HostID: nvme.HostID{1}}
-	if _, err := d.AppendTo(p.area(at, fuzzData)[:0]); err != nil {
+	if _, err := d.AppendTo(p.area(at, rawData)[:0]); err != nil {
 		w.t.Fatal(err)
 	}
 	for step := 0; len(data) >= 2 && step < 32; step++ {
 		control, size := data[0], min(8*int(data[1]), len(data)-2)
-		b := p.area(at+fuzzData/2+step*1024, 1024)
+		b := p.area(at+rawData/2+step*1024, 1024)
 		size = copy(b, data[2:2+min(size, 1024)])
 		data = data[2+size:]
 		if control&1 != 0 && size >= nvme.CommandSize {
@@ -348,7 +106,7 @@ func (w *targetWorld) feed(data []byte) {
 			cmd.SGL1().SetKeyed(nvme.SGLKeyed, p.mr.Addr()+at, length, p.mr.RKey())
 		}
 		if size > 0 {
-			p.post(verbs.SendWR{Opcode: verbs.WRSend, SGList: p.sge(at+fuzzData/2+step*1024, size)})
+			p.post(verbs.SendWR{Opcode: verbs.WRSend, SGList: p.sge(at+rawData/2+step*1024, size)})
 		}
 		if control&0x10 != 0 {
 			synctest.Wait()
@@ -455,7 +213,7 @@ type hostWorld struct {
 	net      *simnet.Network
 	tn, hn   *simNIC
 	listener verbs.CMID
-	p        *fuzzPeer
+	p        *rawPeer
 	got      []capsule // waiting for an answer; protected by p.mu
 	tr       *rdma.Transport
 	q        host.TransportQueue // nil after its end
@@ -475,10 +233,10 @@ const (
 
 // newHostWorld makes one whose target has these options.
 func newHostWorld(t *testing.T, how uint8, options func(*roce.Device) uint32) *hostWorld {
-	n := fuzzNetwork(how&fuzzInstant != 0)
+	n := simNetwork(how&fuzzInstant != 0)
 	w := &hostWorld{
 		t: t, net: n, tn: openSimNIC(t, n, simTarget, options), hn: newSimNIC(t, n, simHost),
-		p: &fuzzPeer{t: t}, whole: make([]byte, 6*fuzzStride),
+		p: &rawPeer{t: t}, whole: make([]byte, 6*fuzzStride),
 	}
 	must := func(err error) {
 		if err != nil {
@@ -587,27 +345,27 @@ func (w *hostWorld) close() {
 }
 
 // answer answers the capsule in receive buffer index with the next of data, and returns the rest.
-func (p *fuzzPeer) answer(index, size int, data []byte) []byte {
+func (p *rawPeer) answer(index, size int, data []byte) []byte {
 	defer func() { _ = p.postRecv(index) }() // the connection may have ended
 	if len(data) < 1+nvme.CompletionSize || size < nvme.CommandSize {
 		return data
 	}
 	control := data[0]
-	cmd := nvme.CommandAt(p.area(index*fuzzRecvSize, nvme.CommandSize))
-	cqe := p.area(fuzzRecvs*fuzzRecvSize+index*nvme.CompletionSize, nvme.CompletionSize)
+	cmd := nvme.CommandAt(p.area(index*rawRecvSize, nvme.CommandSize))
+	cqe := p.area(rawRecvs*rawRecvSize+index*nvme.CompletionSize, nvme.CompletionSize)
 	copy(cqe, data[1:])
 	if control&1 != 0 {
 		binary.LittleEndian.PutUint16(cqe[12:], cmd.CID())
 	}
 	sgl := cmd.SGL1()
-	payload := p.area(fuzzRecvs*fuzzRecvSize+fuzzData/2, 8192)
+	payload := p.area(rawRecvs*rawRecvSize+rawData/2, 8192)
 	for i := range payload {
 		payload[i] = 0xa5
 	}
 	if control&2 != 0 && sgl.Type()>>4 == nvme.SGLKeyed>>4 {
 		wr := verbs.SendWR{
 			Opcode: verbs.WRRDMAWrite, RemoteAddr: sgl.Address(), RKey: sgl.Key(),
-			SGList: p.sge(fuzzRecvs*fuzzRecvSize+fuzzData/2, min(int(sgl.KeyedLength()), 8192)),
+			SGList: p.sge(rawRecvs*rawRecvSize+rawData/2, min(int(sgl.KeyedLength()), 8192)),
 		}
 		if control&8 != 0 {
 			wr.SGList[0].Length = 8192 // more than there is
@@ -617,7 +375,7 @@ func (p *fuzzPeer) answer(index, size int, data []byte) []byte {
 		}
 		p.post(wr)
 	}
-	wr := verbs.SendWR{Opcode: verbs.WRSend, SGList: p.sge(fuzzRecvs*fuzzRecvSize+index*nvme.CompletionSize, nvme.CompletionSize)}
+	wr := verbs.SendWR{Opcode: verbs.WRSend, SGList: p.sge(rawRecvs*rawRecvSize+index*nvme.CompletionSize, nvme.CompletionSize)}
 	if control&4 != 0 {
 		wr.Opcode, wr.InvalidateRKey = verbs.WRSendWithInv, sgl.Key()
 	}

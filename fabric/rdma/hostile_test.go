@@ -88,7 +88,7 @@ func (r *hostileRig) submit(cids ...uint16) map[uint16]nvme.Command {
 	defer r.p.mu.Unlock()
 	got := map[uint16]nvme.Command{}
 	for _, m := range r.got {
-		cmd := nvme.CommandAt(r.p.area(m.index*fuzzRecvSize, nvme.CommandSize))
+		cmd := nvme.CommandAt(r.p.area(m.index*rawRecvSize, nvme.CommandSize))
 		got[cmd.CID()] = *cmd
 		_ = r.p.postRecv(m.index)
 	}
@@ -101,10 +101,10 @@ func (r *hostileRig) answer(cid uint16, key uint32) { r.answerPart(cid, key, nvm
 
 // answerPart sends the first n bytes of that.
 func (r *hostileRig) answerPart(cid uint16, key uint32, n int) {
-	cqe := r.p.area(fuzzRecvs*fuzzRecvSize+int(cid%64)*nvme.CompletionSize, nvme.CompletionSize)
+	cqe := r.p.area(rawRecvs*rawRecvSize+int(cid%64)*nvme.CompletionSize, nvme.CompletionSize)
 	clear(cqe)
 	nvme.CompletionAt(cqe).SetCID(cid)
-	wr := verbs.SendWR{Opcode: verbs.WRSend, SGList: r.p.sge(fuzzRecvs*fuzzRecvSize+int(cid%64)*nvme.CompletionSize, n)}
+	wr := verbs.SendWR{Opcode: verbs.WRSend, SGList: r.p.sge(rawRecvs*rawRecvSize+int(cid%64)*nvme.CompletionSize, n)}
 	if key != 0 {
 		wr.Opcode, wr.InvalidateRKey = verbs.WRSendWithInv, key
 	}

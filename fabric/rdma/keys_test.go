@@ -44,7 +44,7 @@ func (r *hostileRig) send(cmd nvme.Command, data []byte) nvme.Command {
 	}
 	m := r.got[0]
 	r.got = nil
-	got := *nvme.CommandAt(r.p.area(m.index*fuzzRecvSize, nvme.CommandSize))
+	got := *nvme.CommandAt(r.p.area(m.index*rawRecvSize, nvme.CommandSize))
 	_ = r.p.postRecv(m.index)
 	return got
 }
@@ -224,7 +224,7 @@ func TestConnectionsLeaveNothing(t *testing.T) {
 	for name, refuse := range map[string]bool{"ended": false, "refused": true} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				n := fuzzNetwork(true)
+				n := simNetwork(true)
 				tn, hn := newSimNIC(t, n, simTarget), newSimNIC(t, n, simHost)
 				tgt, err := target.New(target.Config{})
 				if err != nil {

@@ -33,15 +33,15 @@ func TestLimitsOfAll(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				n := fuzzNetwork(false)
+				n := simNetwork(false)
 				tgt, err := target.New(target.Config{Limits: tc.limits})
 				if err != nil {
 					t.Fatal(err)
 				}
 				tn := newSimNIC(t, n, simTarget)
 				l := listen(t, tn, simNVMe, tgt, rdma.TargetConfig{Memory: tc.memory})
-				request := func(from *simNIC) (*fuzzPeer, verbs.CMEvent) {
-					p := &fuzzPeer{t: t}
+				request := func(from *simNIC) (*rawPeer, verbs.CMEvent) {
+					p := &rawPeer{t: t}
 					return p, p.request(from, []byte{0, 0, 1, 0, 128, 0, 127, 0, 31: 0})
 				}
 				early, late := newSimNIC(t, n, simHost), newSimNIC(t, n, replayOther)
@@ -118,14 +118,14 @@ func TestBuffersOfNewcomers(t *testing.T) {
 			nics[k] = newSimNIC(t, r.net, netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, 1, byte(k)}), 4791))
 			defer nics[k].close(t)
 		}
-		var peers []*fuzzPeer
+		var peers []*rawPeer
 		defer func() {
 			for _, p := range peers {
 				p.close()
 			}
 		}()
 		ask := func(from *simNIC) bool {
-			p := &fuzzPeer{t: t}
+			p := &rawPeer{t: t}
 			peers = append(peers, p)
 			ev := p.request(from, []byte{0, 0, 1, 0, 128, 0, 127, 0, 31: 0})
 			time.Sleep(10 * time.Millisecond) // the connection that gives way has gone

@@ -249,7 +249,7 @@ func (h *replayHost) stored(what string, reader *replayHost) {
 
 func newReplayRig(t *testing.T) *replayRig {
 	t.Helper()
-	n := fuzzNetwork(false)
+	n := simNetwork(false)
 	r := &replayRig{t: t, tn: newSimNIC(t, n, simTarget)}
 	var err error
 	r.target, err = target.New(target.Config{Subsystems: []target.SubsystemConfig{{

@@ -30,7 +30,7 @@ type sglRig struct {
 
 func newSGLRig(t *testing.T, cfg rdma.TargetConfig) *sglRig {
 	t.Helper()
-	n := fuzzNetwork(false)
+	n := simNetwork(false)
 	r := &sglRig{t: t, net: n, tn: newSimNIC(t, n, simTarget), hn: newSimNIC(t, n, simHost)}
 	var err error
 	r.target, err = target.New(target.Config{Subsystems: []target.SubsystemConfig{{
@@ -63,7 +63,7 @@ const (
 
 // sglQueue is a queue whose host sends any capsule.
 type sglQueue struct {
-	fuzzPeer
+	rawPeer
 	answers chan nvme.Completion
 	sent    int
 	end     int // of the capsules
@@ -74,10 +74,10 @@ func (r *sglRig) queue(qid byte) *sglQueue { return r.queueOf(qid, 0) }
 // queueOf makes a queue whose connection request names a controller, or, with 0, none.
 func (r *sglRig) queueOf(qid byte, cntlid uint16) *sglQueue {
 	r.t.Helper()
-	q := &sglQueue{fuzzPeer: fuzzPeer{t: r.t}, answers: make(chan nvme.Completion, fuzzRecvs)}
+	q := &sglQueue{rawPeer: rawPeer{t: r.t}, answers: make(chan nvme.Completion, rawRecvs)}
 	q.recv = func(index, n int) {
 		var cqe nvme.Completion
-		copy(cqe[:], q.area(index*fuzzRecvSize, n))
+		copy(cqe[:], q.area(index*rawRecvSize, n))
 		q.answers <- cqe
 	}
 	q.dialTarget(r.hn, qid, cntlid)
@@ -147,9 +147,9 @@ func TestControllerOfPrivateData(t *testing.T) {
 
 // sglData is where the data of the host's commands begins in its memory; the capsules follow it.
 const (
-	sglData     = fuzzRecvs * fuzzRecvSize
+	sglData     = rawRecvs * rawRecvSize
 	sglCapsules = sglData + sglTransfer
-	sglEnd      = sglData + fuzzData // of what is registered
+	sglEnd      = sglData + rawData // of what is registered
 )
 
 // data is the host's memory for data.

@@ -167,7 +167,7 @@ func TestHostThatTakesNoAnswer(t *testing.T) {
 		defer r.close()
 		admin, io := r.controller(uint32(kato.Milliseconds()))
 		began := time.Now()
-		for range fuzzRecvs + 8 { // each receive of the host takes one answer
+		for range rawRecvs + 8 { // each receive of the host takes one answer
 			io.sendKeyed(blocks(nvme.OpRead, 0, sglBlock), 0, sglBlock)
 			time.Sleep(time.Millisecond)
 		}
@@ -212,7 +212,7 @@ func TestCommandsWaitForAnswersToLeave(t *testing.T) {
 		r := newSGLRig(t, rdma.TargetConfig{Memory: 8 << 20, MaxTransfer: sglTransfer})
 		defer r.close()
 		admin, io := r.controller(0)
-		const commands = fuzzRecvs + 2*32 + 8 // answers taken, requests of a queue of 32, and more
+		const commands = rawRecvs + 2*32 + 8 // answers taken, requests of a queue of 32, and more
 		first := io.sent + 1
 		taken := 1 // that of Connect
 		for range commands {
@@ -220,9 +220,9 @@ func TestCommandsWaitForAnswersToLeave(t *testing.T) {
 			time.Sleep(time.Millisecond)
 		}
 		for i := range commands {
-			if taken == fuzzRecvs {
+			if taken == rawRecvs {
 				taken = 0
-				for index := range fuzzRecvs {
+				for index := range rawRecvs {
 					if err := io.postRecv(index); err != nil {
 						t.Fatal(err)
 					}
@@ -261,7 +261,7 @@ func TestWildQueueSizes(t *testing.T) {
 			for i, v := range []uint16{0, tc.qid, tc.hrq, tc.hsq} {
 				binary.LittleEndian.PutUint16(request[2*i:], v)
 			}
-			q := &fuzzPeer{t: t}
+			q := &rawPeer{t: t}
 			ev := q.request(r.hn, request[:])
 			if tc.want == 0 {
 				if ev.Type != verbs.CMEstablished {
