@@ -32,10 +32,10 @@ func TestANAOfNewEndpoint(t *testing.T) {
 	}
 	done := make(chan error, 1)
 	go func() { done <- s.Apply(next, "") }()
-	for {
+	for listens := false; !listens && len(done) == 0; {
 		if c, err := net.Dial("tcp", at.Addr.String()); err == nil {
 			c.Close()
-			break
+			listens = true
 		}
 	}
 	h, err := come(t, at, staysNQN)
