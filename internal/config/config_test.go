@@ -99,7 +99,7 @@ func TestDifference(t *testing.T) {
 	long := Duration(time.Minute)
 	was := Config{Network: Network{InCapsule: new(cli.Size)}}
 	for _, x := range []struct {
-		now            Config
+		now           Config
 		name, was, is string
 	}{
 		{Config{Network: Network{InCapsule: new(cli.Size)}, DrainTimeout: &long}, "drain_timeout", "the default", "1m0s"},
