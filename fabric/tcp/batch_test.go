@@ -75,6 +75,19 @@ func (s *stream) flush() {
 	s.b.reset()
 }
 
+// TestHeadersAreOnePiece: headers and digests next to each other are one piece for the kernel, whatever they belong to.
+func TestHeadersAreOnePiece(t *testing.T) {
+	f := pdu.Format{Digests: pdu.DigestHeader | pdu.DigestData}
+	s := newStream()
+	s.b.commit(append(s.b.stage, 1))
+	s.b.commit(append(s.b.stage, 2))
+	s.b.gatherWhole(make([]byte, 512), f)
+	s.b.commit(append(s.b.stage, 3))
+	if s.b.n != 3 || s.b.length() != 2+512+pdu.DigestSize+1 {
+		t.Errorf("%d pieces of %d bytes, want 3 of %d", s.b.n, s.b.length(), 2+512+pdu.DigestSize+1)
+	}
+}
+
 // TestBatches: what is sent doesn't depend on which messages share a send call, nor on where one is full, in the middle
 // of a message perhaps.
 func TestBatches(t *testing.T) {

@@ -3,6 +3,7 @@ package tcp
 import (
 	"errors"
 	"io"
+	"net/netip"
 	"os"
 	"testing"
 	"testing/synctest"
@@ -56,6 +57,42 @@ func TestLingerIsLimited(t *testing.T) {
 			t.Errorf("it took %v, want %v", took, lingerTime)
 		}
 	})
+}
+
+// TestEndAwaitsNoReader: a host that takes nothing of the data that it asked for has little time for it once its
+// connection ends, because of a fault of its own or because the listener is closed.
+func TestEndAwaitsNoReader(t *testing.T) {
+	for name, end := range map[string]func(tt *testTarget, p *raw){
+		"fault": func(_ *testTarget, p *raw) { p.send(wrongHeader(0x55, 0, 24, 0, 24)) },
+		"close": func(tt *testTarget, _ *raw) { tt.Stop() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			virtually(t, func(t *testing.T, n socket.Network) {
+				const size, depth = 128 << 10, 32
+				tt := newTestTarget(t, TargetConfig{BusyPoll: NoBusyPoll, Network: n, MaxTransfer: size})
+				_, p := rawIO(t, tt, netip.Addr{}, depth)
+				c := connOf(t, tt, p)
+				cmd := ioCommand(nvme.OpRead, 0, size)
+				cmd.SGL1().SetBlock(nvme.SGLTransport, 0, size)
+				for cid := range uint16(depth - 1) {
+					cmd.SetCID(cid)
+					p.send(p.capsule(cmd, nil))
+				}
+				time.Sleep(lingerTime) // until nothing moves any more
+				began := time.Now()
+				end(tt, p)
+				for lives := true; lives && time.Since(began) < sendTimeout; {
+					time.Sleep(lingerTime / 10)
+					tt.mu.Lock()
+					_, lives = tt.conns[c]
+					tt.mu.Unlock()
+				}
+				if took := time.Since(began); took < lingerTime || took > 3*lingerTime {
+					t.Errorf("it took %v, want %v for the data, and perhaps as long for what says why", took, lingerTime)
+				}
+			})
+		})
+	}
 }
 
 // TestOffenderIsNotReset: a peer that has sent much behind its offence gets the terminate request and the end of the

@@ -101,6 +101,9 @@ func newLimitedTarget(t testing.TB, cfg TargetConfig, vol blockdev.Volume, limit
 		if n := tt.Counters().Connections.Load(); n != 0 {
 			t.Errorf("%d connections are left", n)
 		}
+		if n := len(tt.peers); n != 0 {
+			t.Errorf("%d hosts are remembered", n)
+		}
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
 		if err := engine.Close(ctx); err != nil {
