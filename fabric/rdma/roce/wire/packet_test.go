@@ -71,10 +71,10 @@ var packets = []struct {
 	},
 	{
 		name: "NAK", total: 20,
-		hex: "11 00 ffff 00 000011 00 000006 62fffffe",
+		hex: "11 00 ffff 00 000011 00 000006 62fedcba",
 		want: Packet{
 			BTH:  BTH{Opcode: RCAcknowledge, PKey: 0xffff, DestQP: 0x11, PSN: 6},
-			AETH: AETH{Syndrome: NAKRemoteAccessError, MSN: 0xfffffe},
+			AETH: AETH{Syndrome: NAKRemoteAccessError, MSN: 0xfedcba},
 		},
 	},
 	{
