@@ -121,8 +121,12 @@ func printFound(w io.Writer, v *found) {
 	fmt.Fprintf(w, "  path        %s, %s → %s\n", v.Transport, v.Local, v.Remote)
 	fmt.Fprintf(w, "  controller  %d: %s, serial %s, firmware %s, NVMe %s\n", v.CNTLID, v.Model, v.Serial, v.Firmware, v.Version)
 	fmt.Fprintf(w, "  queues      %d of %d entries\n", v.Queues, v.QueueSize)
-	fmt.Fprintf(w, "  limits      %s a command, %s of it in the capsule; keep alive %gs\n",
-		humanize.IBytes(uint64(v.MaxTransfer)), humanize.IBytes(uint64(v.InCapsule)), v.KATO)
+	keepAlive := "no keep alive"
+	if v.KATO > 0 {
+		keepAlive = fmt.Sprintf("keep alive %gs", v.KATO)
+	}
+	fmt.Fprintf(w, "  limits      %s a command, %s of it in the capsule; %s\n",
+		humanize.IBytes(uint64(v.MaxTransfer)), humanize.IBytes(uint64(v.InCapsule)), keepAlive)
 	for _, n := range v.Namespaces {
 		printFoundNamespace(w, &n)
 	}

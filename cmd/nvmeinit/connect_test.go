@@ -29,4 +29,8 @@ func TestPrintFound(t *testing.T) {
 	if out.String() != want {
 		t.Errorf("it says\n%swant\n%s", out.String(), want)
 	}
+	out.Reset()
+	if printFound(&out, &found{}); !strings.Contains(out.String(), "; no keep alive\n") {
+		t.Errorf("without keep alive it says\n%s", out.String())
+	}
 }
