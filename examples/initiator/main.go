@@ -16,6 +16,9 @@ import (
 func main() {
 	at := flag.String("addr", "127.0.0.1:4420", "address and port of the target")
 	flag.Parse()
+	if flag.NArg() > 0 {
+		log.Fatalf("%q: want the address as -addr", flag.Arg(0))
+	}
 	addr, err := netip.ParseAddrPort(*at)
 	if err == nil {
 		err = use(context.Background(), addr)

@@ -19,6 +19,9 @@ import (
 func main() {
 	at := flag.String("addr", "127.0.0.1:4420", "address and port to listen on")
 	flag.Parse()
+	if flag.NArg() > 0 {
+		log.Fatalf("%q: want the address as -addr", flag.Arg(0))
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	addr, err := netip.ParseAddrPort(*at)
