@@ -136,6 +136,16 @@ func TestReservationPrograms(t *testing.T) {
 			t.Errorf("%s of host %s: exit code %d, %q %q, want %q", c.line, c.who[len(c.who)-1:], r.code, r.stdout, r.stderr, c.says)
 		}
 	}
+	plain := startTarget(t, "--volume", "mem:4MiB")
+	for line, says := range map[string]string{
+		"resv-register --nrkey 0x11 --cptpl 3": "--cptpl 3: registrations with namespace 1 don't outlast a loss of power (RESCAP is 0xfe); with nvmetgt it takes serve --state",
+		"persistent-event-log":                 "keeps no Persistent Event log (LPA is 0x27); with nvmetgt it takes serve --state",
+	} {
+		verb, flags, _ := strings.Cut(line, " ")
+		if r := plain.run(t, cliTimeout, "tcp", verb, args(flags)...); r.code != exitFailure || !strings.Contains(r.stderr, says) {
+			t.Errorf("%s without --state: exit code %d, %q, want %q", line, r.code, r.stderr, says)
+		}
+	}
 	if out := run(me, "resv-report").stdout; !strings.Contains(out, "ptpls      : 1") || !strings.Contains(out, "nobody has registered") {
 		t.Errorf("report:\n%s", out)
 	}

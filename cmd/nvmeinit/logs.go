@@ -2,12 +2,14 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
 
 	"github.com/nvme-anywhere/nvmeof/internal/cli"
 	"github.com/nvme-anywhere/nvmeof/nvme"
+	"github.com/nvme-anywhere/nvmeof/nvme/host"
 )
 
 // page is a log page of fixed size, as defined by package nvme.
@@ -176,6 +178,10 @@ timestamps, namespaces that hosts created or deleted, Format, Sanitize. It outli
 program of a target that keeps it: nvmetgt does with --state.`,
 		func(c *cobra.Command, f *connFlags, s *session) error {
 			head, events, err := s.PersistentEvents(c.Context())
+			if errors.Is(err, host.ErrUnsupported) {
+				return cli.Say(err, "subsystem %s keeps no Persistent Event log (LPA is %#x); with nvmetgt it takes serve --state",
+					s.Config().SubNQN, uint8(s.Identify().LPA))
+			}
 			if err != nil {
 				return err
 			}

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/hex"
+	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -36,7 +37,11 @@ nvmetgt does with --state. It prints nothing.`,
 		"  nvmeinit resv-register -t rdma -a 127.0.0.1 --nrkey 0x1234\n"+
 			"  nvmeinit resv-register -t tcp -a 127.0.0.1 --crkey 0x1234 --rrega 1",
 		func(ctx context.Context, ns *host.Namespace) error {
-			return ns.ReservationRegister(ctx, nvme.ResvAction(f.action), f.keys(), f.ignoreKey, nvme.CPTPL(f.cptpl))
+			err := ns.ReservationRegister(ctx, nvme.ResvAction(f.action), f.keys(), f.ignoreKey, nvme.CPTPL(f.cptpl))
+			if errors.Is(err, nvme.StatusInvalidField) && nvme.CPTPL(f.cptpl) == nvme.CPTPLSet {
+				return forgotten(ctx, ns, err)
+			}
+			return err
 		})
 	fl := c.Flags()
 	fl.Uint64Var(&f.other, "nrkey", 0, "new `key`")
@@ -53,6 +58,16 @@ nvmetgt does with --state. It prints nothing.`,
 		return upTo("rrega", f.action, lastRegister)
 	}
 	return c
+}
+
+// forgotten says, instead of err, if the namespace's registrations can't outlast a loss of power.
+func forgotten(ctx context.Context, ns *host.Namespace, err error) error {
+	info, failed := ns.Controller().NamespaceInfo(ctx, ns.ID)
+	if failed != nil || info.Identity.RESCAP&nvme.RESCAPPersist != 0 {
+		return err
+	}
+	return cli.Say(err, "--cptpl %d: registrations with namespace %d don't outlast a loss of power (RESCAP is %#x); with nvmetgt it takes serve --state",
+		nvme.CPTPLSet, ns.ID, uint8(info.Identity.RESCAP))
 }
 
 func newResvAcquire() *cobra.Command {
