@@ -39,7 +39,7 @@ func (s *slowCarrier) end() {
 // the next transfer isn't mistaken for it.
 func TestGraceEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := openNamespace(t, newFakeTarget(), 1)
+		n := openNamespace(t, newFakeTarget())
 		s := &slowCarrier{Controller: n.Controller(), going: make(chan struct{})}
 		n = n.Over(s, n.MaxTransfer())
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)

@@ -357,7 +357,7 @@ func TestReadLogFromWithin(t *testing.T) {
 // TestReservations: a report that is longer than expected is read again as a whole.
 func TestReservations(t *testing.T) {
 	f := newFakeTarget()
-	n := openNamespace(t, f, 1)
+	n := openNamespace(t, f)
 	if _, err := n.Reservations(t.Context()); !errors.Is(err, ErrUnsupported) {
 		t.Errorf("without ONCS bit 5: %v", err)
 	}

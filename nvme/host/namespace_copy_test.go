@@ -41,7 +41,7 @@ func openCopying(t *testing.T, f *fakeTarget, mssrl uint16, mcl uint32, msrc uin
 		c.all = append(c.all, ranges)
 		return answered
 	})
-	return openNamespace(t, f, 1), c
+	return openNamespace(t, f), c
 }
 
 // TestCopy: a Copy has no more source ranges (MSRC), no longer ones (MSSRL) and no more blocks (MCL) than the

@@ -12,11 +12,12 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
-func openNamespace(t *testing.T, f *fakeTarget, id uint32) *Namespace {
+// openNamespace connects to f and opens its namespace.
+func openNamespace(t *testing.T, f *fakeTarget) *Namespace {
 	t.Helper()
 	c := connect(t, f)
 	t.Cleanup(func() { closeController(t, c) })
-	n, err := c.Namespace(t.Context(), id)
+	n, err := c.Namespace(t.Context(), 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,7 +122,7 @@ func TestNamespacesUnusable(t *testing.T) {
 // TestTransfers writes and reads ranges of all sizes against a model.
 func TestTransfers(t *testing.T) {
 	f := newFakeTarget()
-	n := openNamespace(t, f, 1)
+	n := openNamespace(t, f)
 	model := make([]byte, n.Size())
 	for range 300 {
 		bs := int64(n.BlockSize())
@@ -171,7 +172,7 @@ func TestTransfers(t *testing.T) {
 
 func TestTransferFailure(t *testing.T) {
 	f := newFakeTarget()
-	n := openNamespace(t, f, 1)
+	n := openNamespace(t, f)
 	f.setHook(func(q *fakeQueue, r *Request, cqe *nvme.Completion) verdict {
 		if q.attr.QID != 0 && r.Cmd.SLBA() >= 48 {
 			cqe.SetStatus(nvme.StatusUnrecoveredRead)
@@ -189,7 +190,7 @@ func TestTransferFailure(t *testing.T) {
 }
 
 func TestRanges(t *testing.T) {
-	n := openNamespace(t, newFakeTarget(), 1)
+	n := openNamespace(t, newFakeTarget())
 	for _, c := range []struct{ off, length int64 }{{1, 512}, {0, 1}, {-512, 512}, {n.Size(), 512}, {n.Size() - 512, 1024}, {1<<63 - 512, 512}} {
 		if _, err := n.ReadAt(t.Context(), make([]byte, c.length), c.off); !errors.Is(err, ErrRange) {
 			t.Errorf("%+v: %v", c, err)
@@ -211,7 +212,7 @@ func TestRanges(t *testing.T) {
 
 func TestOtherCommands(t *testing.T) {
 	f := newFakeTarget()
-	n := openNamespace(t, f, 1)
+	n := openNamespace(t, f)
 	ns := f.ns[1]
 	for i := range ns.data {
 		ns.data[i] = 1
@@ -282,7 +283,7 @@ func TestNamespacesWithoutEnd(t *testing.T) {
 // last, and nothing around it; storage is released only if the caller allows it.
 func TestWriteZeroesInPieces(t *testing.T) {
 	f := newFakeTarget()
-	n := openNamespace(t, f, 1)
+	n := openNamespace(t, f)
 	const off, length = 512, 5*8192 + 1024 // WZSL is 8 KiB
 	for _, deallocate := range []bool{false, true} {
 		model := bytes.Repeat([]byte{0xa5}, int(n.Size()))
@@ -357,7 +358,7 @@ func TestDiscardInPieces(t *testing.T) {
 			copy(r.Data, c.limits.AppendTo(nil))
 			return answered
 		})
-		n := openNamespace(t, f, 1)
+		n := openNamespace(t, f)
 		if err := n.Discard(t.Context(), 2*512, 10*512); err != nil {
 			t.Fatal(err)
 		}
@@ -371,7 +372,7 @@ func TestDiscardInPieces(t *testing.T) {
 func TestNotInONCS(t *testing.T) {
 	f := newFakeTarget()
 	f.identity.ONCS = 0
-	n := openNamespace(t, f, 1)
+	n := openNamespace(t, f)
 	f.setHook(func(_ *fakeQueue, r *Request, _ *nvme.Completion) verdict {
 		if r.qid != 0 {
 			t.Errorf("%s was sent", r.Cmd.Name(1))
@@ -399,7 +400,7 @@ func TestNotInONCS(t *testing.T) {
 // part.
 func TestFailureSaysWhere(t *testing.T) {
 	f := newFakeTarget()
-	n := openNamespace(t, f, 1)
+	n := openNamespace(t, f)
 	n.ctrl.identity.ONCS |= nvme.ONCSVerify | nvme.ONCSWriteUncorrectable
 	n.ctrl.nvm.DMRSL, n.ctrl.nvm.VSL, n.ctrl.nvm.WUSL = 16, 1, 1 // the same number of blocks as MDTS and WZSL allow the other commands
 	f.setHook(func(_ *fakeQueue, r *Request, cqe *nvme.Completion) verdict {
@@ -435,7 +436,7 @@ func TestFailureSaysWhere(t *testing.T) {
 // TestPieceFails: if part of a range fails, the whole range has failed, and the rest isn't tried.
 func TestPieceFails(t *testing.T) {
 	f := newFakeTarget()
-	n := openNamespace(t, f, 1)
+	n := openNamespace(t, f)
 	commands := 0
 	f.setHook(func(_ *fakeQueue, r *Request, cqe *nvme.Completion) verdict {
 		if r.Cmd.Opcode() != nvme.OpWriteZeroes || r.qid == 0 {
@@ -454,7 +455,7 @@ func TestPieceFails(t *testing.T) {
 
 // TestOver: whatever its carrier takes, a command transfers a block at least, and no more than the controller allows.
 func TestOver(t *testing.T) {
-	n := openNamespace(t, newFakeTarget(), 1) // blocks of 512 bytes, MDTS is 8192
+	n := openNamespace(t, newFakeTarget()) // blocks of 512 bytes, MDTS is 8192
 	for most, want := range map[int]int{-1: 512, 0: 512, 1023: 512, 4096: 4096, 8192: 8192, 1 << 41: 8192} {
 		if got := n.Over(n.carrier, most).MaxTransfer(); got != want {
 			t.Errorf("a command transfers %d bytes where the carrier takes %d, want %d", got, most, want)

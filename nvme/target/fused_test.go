@@ -19,10 +19,10 @@ func fusedCommand(op nvme.Opcode, f nvme.Fuse, slba uint64, blocks uint32) nvme.
 	return c
 }
 
-// compareAndWrite sends a pair and returns both statuses.
-func compareAndWrite(c *fakeConn, slba uint64, old, data []byte, block int) (compared, written nvme.Status) {
+// compareAndWrite sends a pair, for blocks of 512 bytes, and returns both statuses.
+func compareAndWrite(c *fakeConn, slba uint64, old, data []byte) (compared, written nvme.Status) {
 	c.t.Helper()
-	n := uint32(len(data) / block)
+	n := uint32(len(data) / 512)
 	first := c.start(fusedCommand(nvme.OpCompare, nvme.FuseFirst, slba, n), old)
 	second := c.start(fusedCommand(nvme.OpWrite, nvme.FuseSecond, slba, n), data)
 	return first.wait().Status() &^ nvme.StatusMore, second.wait().Status() &^ nvme.StatusMore
@@ -39,10 +39,10 @@ func TestCompareAndWrite(t *testing.T) {
 				s := connect(t, newTarget(t, v), testNQN, change)
 				defer s.close()
 				zero, one, two := make([]byte, 20480), bytes.Repeat([]byte{1}, 20480), bytes.Repeat([]byte{2}, 20480)
-				if a, b := compareAndWrite(s.io, 8, zero, one, 512); a != 0 || b != 0 {
+				if a, b := compareAndWrite(s.io, 8, zero, one); a != 0 || b != 0 {
 					t.Errorf("statuses %#x and %#x", uint16(a), uint16(b))
 				}
-				if a, b := compareAndWrite(s.io, 8, zero, two, 512); a != nvme.StatusCompareFailure|dnr || b != nvme.StatusAbortFailedFused {
+				if a, b := compareAndWrite(s.io, 8, zero, two); a != nvme.StatusCompareFailure|dnr || b != nvme.StatusAbortFailedFused {
 					t.Errorf("statuses %#x and %#x of a pair that doesn't match", uint16(a), uint16(b))
 				}
 				got := make([]byte, 20480)
@@ -134,13 +134,13 @@ func TestFusedFailures(t *testing.T) {
 	endsFused(t, "Write with the wrong length", g, nvme.StatusSGLLengthInvalid|dnr)
 	// Write protection concerns the Write.
 	s.admin.must(command(func(c *nvme.Command) { c.SetSetFeatures(nvme.FeatWriteProtect, false, 1, 1) }), nil)
-	if a, b := compareAndWrite(s.io, 0, b[:512], b[:512], 512); a != nvme.StatusAbortFailedFused || b != nvme.StatusNamespaceWriteProtected|dnr {
+	if a, b := compareAndWrite(s.io, 0, b[:512], b[:512]); a != nvme.StatusAbortFailedFused || b != nvme.StatusNamespaceWriteProtected|dnr {
 		t.Errorf("write protected: statuses %#x and %#x", uint16(a), uint16(b))
 	}
 	s.admin.must(command(func(c *nvme.Command) { c.SetSetFeatures(nvme.FeatWriteProtect, false, 1, 0) }), nil)
 	// The volume fails.
 	v.setFail(&blockdev.OpError{Op: "test", Path: "test", Offset: -1, Kind: blockdev.ErrMedium})
-	if a, b := compareAndWrite(s.io, 0, b[:512], b[:512], 512); a != nvme.StatusUnrecoveredRead || b != nvme.StatusAbortFailedFused {
+	if a, b := compareAndWrite(s.io, 0, b[:512], b[:512]); a != nvme.StatusUnrecoveredRead || b != nvme.StatusAbortFailedFused {
 		t.Errorf("medium error: statuses %#x and %#x", uint16(a), uint16(b))
 	}
 	v.mu.Lock()
@@ -151,7 +151,7 @@ func TestFusedFailures(t *testing.T) {
 		return &blockdev.OpError{Op: "test", Path: "test", Offset: -1, Kind: blockdev.ErrMedium}
 	}
 	v.mu.Unlock()
-	if a, b := compareAndWrite(s.io, 0, b[:512], b[:512], 512); a != 0 || b != nvme.StatusWriteFault {
+	if a, b := compareAndWrite(s.io, 0, b[:512], b[:512]); a != 0 || b != nvme.StatusWriteFault {
 		t.Errorf("medium error of the Write: statuses %#x and %#x", uint16(a), uint16(b))
 	}
 }
@@ -215,13 +215,13 @@ func TestFusedReserved(t *testing.T) {
 		registerAs(1, nvme.ResvRegister, 0, 11, 0).run(holder.io)
 		acquireAs(1, nvme.ResvAcquire, kind, 11, 0, 0).run(holder.io)
 		zero, one := make([]byte, 512), bytes.Repeat([]byte{1}, 512)
-		if a, b := compareAndWrite(none.io, 0, zero, one, 512); a != want[0] || b != want[1] {
+		if a, b := compareAndWrite(none.io, 0, zero, one); a != want[0] || b != want[1] {
 			t.Errorf("%v: statuses %#x and %#x, want %#x and %#x", kind, uint16(a), uint16(b), uint16(want[0]), uint16(want[1]))
 		}
 		if !bytes.Equal(v.data[:512], zero) {
 			t.Errorf("%v: the pair was written", kind)
 		}
-		if a, b := compareAndWrite(holder.io, 0, zero, one, 512); a != 0 || b != 0 {
+		if a, b := compareAndWrite(holder.io, 0, zero, one); a != 0 || b != 0 {
 			t.Errorf("%v: statuses %#x and %#x of the holder", kind, uint16(a), uint16(b))
 		}
 		holder.close()
@@ -355,7 +355,7 @@ func TestCompareAndWriteAtomic(t *testing.T) {
 				s.io.must(ioCommand(nvme.OpRead, 0, 1, 0), old)
 				copy(data, old)
 				binary.LittleEndian.PutUint64(data, binary.LittleEndian.Uint64(old)+1)
-				if a, b := compareAndWrite(s.io, 0, old, data, 512); a == 0 && b == 0 {
+				if a, b := compareAndWrite(s.io, 0, old, data); a == 0 && b == 0 {
 					done++
 				}
 				s.io.must(ioCommand(nvme.OpWrite, uint64(8+i), 1, 0), data)

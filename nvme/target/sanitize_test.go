@@ -68,7 +68,7 @@ func TestSanitize(t *testing.T) {
 		t.Errorf("log %+v", p)
 	}
 	b.io.fails(read, data, nvme.StatusSanitizeInProgress)
-	if c, w := compareAndWrite(b.io, 0, data, data, 512); c != nvme.StatusSanitizeInProgress || w != nvme.StatusAbortFailedFused {
+	if c, w := compareAndWrite(b.io, 0, data, data); c != nvme.StatusSanitizeInProgress || w != nvme.StatusAbortFailedFused {
 		t.Errorf("statuses %#x and %#x of a fused pair", uint16(c), uint16(w))
 	}
 	erased := fusedCommand(nvme.OpCompare, nvme.FuseFirst, 0, 1) // it doesn't wait either

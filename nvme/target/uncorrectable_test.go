@@ -29,7 +29,7 @@ func failMarked(t *testing.T, s *session) {
 	if cqe := s.io.fails(cmd, ranges, mediumError); cqe.DW0() != 0 {
 		t.Errorf("Copy: first range not copied %d of those of which nothing was", cqe.DW0())
 	}
-	if a, b := compareAndWrite(s.io, 100, data[:512], data[:512], 512); a != mediumError || b != nvme.StatusAbortFailedFused {
+	if a, b := compareAndWrite(s.io, 100, data[:512], data[:512]); a != mediumError || b != nvme.StatusAbortFailedFused {
 		t.Errorf("Compare and Write: %#x and %#x", uint16(a), uint16(b))
 	}
 }

@@ -39,7 +39,7 @@ type journalTally struct {
 // rows are being committed. Afterwards the file systems and the database are intact, with every row whose commit was
 // reported.
 func testDatabase(t *testing.T, version string, cuts int) {
-	d := &database{store: newStore(t, version, 6), committed: make([]int, len(storeVolumes)), done: make([][]journalTally, len(storeVolumes))}
+	d := &database{store: newStore(t, version), committed: make([]int, len(storeVolumes)), done: make([][]journalTally, len(storeVolumes))}
 	for k := range d.done {
 		d.done[k] = make([]journalTally, len(journals))
 	}

@@ -13,7 +13,7 @@ import (
 // testDeviceFaults: whatever happens to the disk below a volume, the host gets the status that says so, and the other
 // volume continues to work.
 func testDeviceFaults(t *testing.T, version string) {
-	s := newStore(t, version, 6)
+	s := newStore(t, version)
 	s.boot(t)
 	s.format(t)
 	s.must(t, "mount -t ext4 -o dax=always /dev/pmem0 /dimm")

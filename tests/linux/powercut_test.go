@@ -16,7 +16,7 @@ import (
 // testPowerCuts cuts the power of a machine with nvmetgt while a host, on this side, writes blocks that identify their
 // write: whatever was acknowledged as durable is there, and no block is torn.
 func testPowerCuts(t *testing.T, version string, cuts int) {
-	s := newStore(t, version, 6)
+	s := newStore(t, version)
 	loads := make([]*crashload.Load, len(storeVolumes))
 	for i, v := range storeVolumes {
 		loads[i] = crashload.New(storeBlocks, v.block)

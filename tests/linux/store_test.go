@@ -36,7 +36,9 @@ func TestStore(t *testing.T) {
 func cuts(t *testing.T) int { return int(fuzzing.Number(t, cutsEnv, 3)) }
 
 // databaseCuts returns how often it is cut under a database.
-func databaseCuts(t *testing.T) int { return int(fuzzing.Number(t, databaseCutsEnv, uint64(max(cuts(t)/10, 1)))) }
+func databaseCuts(t *testing.T) int {
+	return int(fuzzing.Number(t, databaseCutsEnv, uint64(max(cuts(t)/10, 1))))
+}
 
 // anyKernel returns the newest that this Debian has.
 func anyKernel(t *testing.T) string {
@@ -68,23 +70,23 @@ type store struct {
 	disk    *lab.Disk
 	nvdimm  string
 	version string
-	number  int
 	rnd     *rand.Rand
 	server  chan error // how nvmetgt ended
 }
 
 const (
+	storeNumber = 6 // of the machine
 	storeDisk   = 96 << 20
 	storeNVDIMM = 96 << 20
 	storeSetup  = "modprobe -a ext4 virtio_blk nfit nd_pmem && mkdir -p /dimm /disk"
 )
 
 // newStore makes the storage of a machine, with a file system on each device.
-func newStore(t *testing.T, version string, number int) *store {
+func newStore(t *testing.T, version string) *store {
 	t.Helper()
 	seed := fuzzing.Number(t, seedEnv, rand.Uint64())
 	t.Logf("%s=%d", seedEnv, seed)
-	s := &store{version: version, number: number, rnd: rand.New(rand.NewPCG(seed, uint64(number)))}
+	s := &store{version: version, rnd: rand.New(rand.NewPCG(seed, storeNumber))}
 	s.nvdimm = filepath.Join(t.TempDir(), "nvdimm")
 	if err := os.WriteFile(s.nvdimm, nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -104,7 +106,7 @@ func newStore(t *testing.T, version string, number int) *store {
 func (s *store) boot(t *testing.T) {
 	t.Helper()
 	m, err := lab.Boot(t.Context(), lab.Config{
-		Name: "store", Number: s.number, Memory: 768, Image: images[s.version],
+		Name: "store", Number: storeNumber, Memory: 768, Image: images[s.version],
 		Programs: []string{filepath.Join(binDir, "nvmetgt")}, Disk: s.disk, NVDIMM: s.nvdimm,
 	})
 	if err != nil {
