@@ -46,7 +46,7 @@ func (m *memory) Close() error {
 func newCapture(t *testing.T) (*File, *memory) {
 	t.Helper()
 	m := new(memory)
-	f, err := New(m, "memory", "test")
+	f, err := newFile(m, "memory", "test")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -450,7 +450,7 @@ func (s *stuck) Close() error { return errors.Join(s.memory.Close(), s.closeErr)
 
 func TestOverflowIsCounted(t *testing.T) {
 	s := &stuck{gate: make(chan struct{})}
-	f, err := New(s, "slow disk", "test")
+	f, err := newFile(s, "slow disk", "test")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -502,7 +502,7 @@ func TestCloseWaits(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			s := &slow{each: c.each}
-			f, err := New(s, "slow disk", "test")
+			f, err := newFile(s, "slow disk", "test")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -527,7 +527,7 @@ func TestCloseWaits(t *testing.T) {
 func TestWriteErrorEndsCapture(t *testing.T) {
 	s := &stuck{gate: make(chan struct{}), err: syscall.ENOSPC}
 	close(s.gate)
-	f, err := New(s, "full disk", "test")
+	f, err := newFile(s, "full disk", "test")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -583,7 +583,7 @@ func TestApart(t *testing.T) {
 }
 
 func BenchmarkSend(b *testing.B) {
-	f, err := New(struct {
+	f, err := newFile(struct {
 		io.Writer
 		io.Closer
 	}{io.Discard, io.NopCloser(nil)}, "discard", "bench")

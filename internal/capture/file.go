@@ -33,7 +33,7 @@ func Create(path, application string) (*File, error) {
 	if err != nil {
 		return nil, err
 	}
-	f, err := New(out, path, application)
+	f, err := newFile(out, path, application)
 	if err != nil {
 		_ = out.Close()
 		return nil, err
@@ -64,8 +64,8 @@ func create(path string) (io.WriteCloser, error) {
 	return nil, fmt.Errorf("capture: %w", err)
 }
 
-// New captures to out, which the File closes. name is used in errors.
-func New(out io.WriteCloser, name, application string) (*File, error) {
+// newFile captures to out, which the File closes. name is used in errors.
+func newFile(out io.WriteCloser, name, application string) (*File, error) {
 	f := &File{name: name, out: out, queue: newQueue(), start: time.Now(), done: make(chan struct{})}
 	w, err := newWriter(counted{f}, application)
 	if err != nil {

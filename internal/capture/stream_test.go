@@ -121,7 +121,7 @@ func TestStreamOfNobody(t *testing.T) {
 // that there is no other.
 func TestStreamGap(t *testing.T) {
 	gate := &stuck{gate: make(chan struct{})}
-	f, err := New(gate, "slow disk", "test")
+	f, err := newFile(gate, "slow disk", "test")
 	if err != nil {
 		t.Fatal(err)
 	}

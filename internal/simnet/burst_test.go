@@ -88,7 +88,7 @@ func TestMark(t *testing.T) {
 }
 
 func TestSeedOfTests(t *testing.T) {
-	t.Setenv(SeedEnv, "0x10")
+	t.Setenv(seedEnv, "0x10")
 	if s := SeedFor(t); s != 16 {
 		t.Errorf("seed %d", s)
 	}

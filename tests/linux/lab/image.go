@@ -18,13 +18,13 @@ import (
 	"time"
 )
 
-// KernelsEnv lists the versions that tests run against, as in "7.3 6.12", instead of Debian 12's two. The sources of the
+// kernelsEnv lists the versions that tests run against, as in "7.3 6.12", instead of Debian 12's two. The sources of the
 // host's apt must have them: Debian 13's backports have the newest, for example.
-const KernelsEnv = "NVMEOF_KERNELS"
+const kernelsEnv = "NVMEOF_KERNELS"
 
 // Kernels are the versions that tests run against; a Debian release may lack one.
 var Kernels = func() []string {
-	if named := strings.Fields(os.Getenv(KernelsEnv)); len(named) > 0 {
+	if named := strings.Fields(os.Getenv(kernelsEnv)); len(named) > 0 {
 		return named
 	}
 	return []string{"6.12", "6.1"}
