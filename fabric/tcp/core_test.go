@@ -67,7 +67,7 @@ func TestCoreLost(t *testing.T) {
 		t.Fatal("the host doesn't notice")
 	}
 	if err := c.Err(); !errors.Is(err, ErrPeerClosed) {
-		t.Errorf("%v", err)
+		t.Errorf("the connection ended with %v, want %v", err, ErrPeerClosed)
 	}
 	_ = c.Close() // reports the same loss
 }

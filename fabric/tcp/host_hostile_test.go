@@ -230,7 +230,7 @@ func TestHostDataForEnded(t *testing.T) {
 	_ = d.ctrl.Close()
 	d.wait(done)
 	if !errors.Is(r.Err, ErrProtocol) {
-		t.Errorf("%v", r.Err)
+		t.Errorf("the command ended with %v, want %v", r.Err, ErrProtocol)
 	}
 	<-d.gone
 }

@@ -143,7 +143,7 @@ func TestHostTerminates(t *testing.T) {
 			_ = d.ctrl.Close()
 			d.wait(done)
 			if !errors.Is(r.Err, ErrProtocol) {
-				t.Errorf("%v", r.Err)
+				t.Errorf("the command ended with %v, want %v", r.Err, ErrProtocol)
 			}
 			<-d.gone
 		})
@@ -169,7 +169,7 @@ func TestHostR2TAfterResponse(t *testing.T) {
 		go func() { _, _ = io.Copy(io.Discard, d.ctrl) }()
 		d.wait(done)
 		if !errors.Is(r.Err, ErrProtocol) {
-			t.Errorf("%v", r.Err)
+			t.Errorf("the command ended with %v, want %v", r.Err, ErrProtocol)
 		}
 		<-d.gone
 	})
@@ -506,7 +506,7 @@ func TestHostSecondR2T(t *testing.T) {
 	d.wait(done)
 	var fault *pdu.FieldError
 	if !errors.Is(r.Err, ErrProtocol) || !errors.As(r.Err, &fault) || fault.FES != pdu.FESLimitExceeded {
-		t.Errorf("%v", r.Err)
+		t.Errorf("the command ended with %v, want FES %v", r.Err, pdu.FESLimitExceeded)
 	}
 }
 
@@ -523,7 +523,7 @@ func TestHostSecondResponse(t *testing.T) {
 	_ = d.ctrl.Close()
 	d.wait(done)
 	if !errors.Is(r.Err, ErrProtocol) {
-		t.Errorf("%v", r.Err)
+		t.Errorf("the command ended with %v, want %v", r.Err, ErrProtocol)
 	}
 }
 
@@ -535,7 +535,7 @@ func TestHostTerminated(t *testing.T) {
 	d.wait(done)
 	var te *TerminatedError
 	if !errors.As(r.Err, &te) || te.FES != pdu.FESInvalidHeader || te.FEI != 2 {
-		t.Errorf("%v", r.Err)
+		t.Errorf("the command ended with %v, want FES %v and FEI 2", r.Err, pdu.FESInvalidHeader)
 	}
 
 	d = dialRaw(t, HostConfig{}, goodResp)
@@ -545,7 +545,7 @@ func TestHostTerminated(t *testing.T) {
 	_ = d.ctrl.Close()
 	d.wait(done)
 	if !errors.Is(r.Err, ErrPeerClosed) {
-		t.Errorf("%v", r.Err)
+		t.Errorf("the command ended with %v, want %v", r.Err, ErrPeerClosed)
 	}
 	d.submit(r) // a dead connection takes it and does nothing
 }
@@ -658,7 +658,7 @@ func TestHostDataBeyond(t *testing.T) {
 	_ = d.ctrl.Close()
 	d.wait(done)
 	if !errors.Is(r.Err, ErrProtocol) {
-		t.Errorf("%v", r.Err)
+		t.Errorf("the command ended with %v, want %v", r.Err, ErrProtocol)
 	}
 	<-d.gone
 }

@@ -357,7 +357,7 @@ func TestTargetTerminated(t *testing.T) {
 	p.closed()
 	var te *TerminatedError
 	if err := <-tt.errs; !errors.As(err, &te) || te.FES != pdu.FESOutOfRange || te.FEI != 12 || te.Offence != "C2HData" {
-		t.Errorf("%v", err)
+		t.Errorf("the connection ended with %v, want one out of range at 12 of a C2HData", err)
 	}
 }
 

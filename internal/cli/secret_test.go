@@ -31,8 +31,11 @@ func TestReadSecret(t *testing.T) {
 		t.Errorf("over another: %v", err)
 	}
 	s, err := ReadSecret(t.Context(), "--dhchap-secret-file", path, 0)
-	if err != nil || s.Text() != secretA {
-		t.Errorf("%v", err)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.Text() != secretA {
+		t.Errorf("read %s, want %s", s.Text(), secretA)
 	}
 	for mode, ok := range map[fs.FileMode]bool{0o600: true, 0o400: true, 0o640: true, 0o644: false, 0o660: false, 0o604: false, 0o602: false} {
 		if err := os.Chmod(path, mode); err != nil {
