@@ -1,6 +1,7 @@
 package main
 
 import (
+	"net"
 	"net/netip"
 	"testing"
 	"time"
@@ -28,5 +29,20 @@ func TestLookUp(t *testing.T) {
 	}
 	if a := preferred([]netip.Addr{six, other}); a != six {
 		t.Errorf("%v before %v", a, six)
+	}
+}
+
+// TestLookUpLocal: of the addresses of a name, one is taken that the address of -w can reach.
+func TestLookUpLocal(t *testing.T) {
+	for local, network := range map[string]string{"127.0.0.1": "ip4", "::ffff:127.0.0.1": "ip4", "::1": "ip6"} {
+		if all, err := net.DefaultResolver.LookupNetIP(t.Context(), network, "localhost"); err != nil || len(all) == 0 {
+			t.Logf("localhost has no address of %s", network)
+			continue
+		}
+		f := &connFlags{traddr: "localhost", hostTraddr: local, timeout: time.Second}
+		err := f.lookUp(t.Context())
+		if a, bad := netip.ParseAddr(f.traddr); err != nil || bad != nil || a.Is4() != (network == "ip4") {
+			t.Errorf("-w %s: localhost became %s, %v", local, f.traddr, err)
+		}
 	}
 }
