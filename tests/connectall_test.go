@@ -2,8 +2,10 @@ package tests
 
 import (
 	"encoding/json"
+	"fmt"
 	"net"
 	"net/netip"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -177,6 +179,37 @@ func TestConnectAllDiscoveryDown(t *testing.T) {
 			t.Errorf("%q is said %d times, want %d:\n%s", text, n, want, hold.stderr.String())
 		}
 	}
+	hold.release(t)
+}
+
+// TestConnectAllGivenUp: a subsystem whose only path was given up is connected to anew once its target is back.
+func TestConnectAllGivenUp(t *testing.T) {
+	noLeaks(t)
+	const other = testNQN + "-other"
+	one, at := serveNamed(t, testNQN)
+	addr := freeAddr(t)
+	second, absent := netip.AddrPortFrom(addr, 4420), netip.AddrPortFrom(freeAddr(t), 4420)
+	for _, to := range []netip.AddrPort{second, absent} { // because of the latter discovery is repeated
+		if err := one.AddReferral(target.Referral{Transport: nvme.TransportTCP, Addr: to}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	file := filepath.Join(t.TempDir(), "target.yaml")
+	writeText(t, file, fmt.Sprintf(`listen: ["%s"]
+subsystems:
+- nqn: %s
+  namespaces:
+  - {volume: "mem:1MiB"}
+`, atPort("tcp", second.String()), other))
+	p := startServe(t, addr, "--config", file)
+	hold := start(t, "nvmeinit", "connect-all", "-t", "tcp", "-a", at.Addr().String(), "-n", other, "--hold",
+		"--reconnect-delay", "1", "--ctrl-loss-tmo", "1")
+	waitText(t, &hold.stderr, "holding the connections")
+	p.kill()
+	path := other + ": path " + atPort("tcp", second.String())
+	waitText(t, &hold.stderr, path+": given up")
+	startServe(t, addr, "--config", file)
+	waitText(t, &hold.stderr, path+": live\n")
 	hold.release(t)
 }
 
