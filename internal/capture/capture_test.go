@@ -545,7 +545,7 @@ func TestWriteErrorEndsCapture(t *testing.T) {
 func TestCloseFails(t *testing.T) {
 	s := &stuck{gate: make(chan struct{}), closeErr: syscall.EDQUOT}
 	close(s.gate)
-	f, err := New(s, "remote disk", "test")
+	f, err := newFile(s, "remote disk", "test")
 	if err != nil {
 		t.Fatal(err)
 	}
