@@ -105,7 +105,8 @@ func (e *Endpoint) settle(now time.Time) (arrived, dropped int) {
 func (e *Endpoint) take() udp.Received {
 	first := &e.buffer[e.unread]
 	size := len(first.payload)
-	parts := append(e.parts[:0], first.payload)
+	parts := e.parts[:0]
+	parts = append(parts, first.payload)
 	e.unread++
 	if e.config.Coalesce && size > 0 {
 		for total := size; e.unread < len(e.buffer) && len(parts) < udp.MaxTrainSegments; {
