@@ -382,7 +382,8 @@ func TestCompletionQueueOverrun(t *testing.T) {
 // TestReceiveQueueOverrun: a message whose completion finds no room isn't acknowledged, as nobody ever learns of it, and
 // what follows isn't executed. Linux's rxe falls silent, too.
 func TestReceiveQueueOverrun(t *testing.T) {
-	rawTest("", t, func(t *testing.T, r *rawPeer) {
+	// smallQueue gives the device a queue pair with three receives, and room for the completion of one.
+	smallQueue := func(t *testing.T, r *rawPeer) {
 		small, err := r.dev.dev.CreateCQ(1, nil)
 		check(t, err)
 		r.dev.qp, err = r.dev.pd.CreateQP(verbs.QPInitAttr{
@@ -393,6 +394,14 @@ func TestReceiveQueueOverrun(t *testing.T) {
 		for id := range uint64(3) {
 			r.dev.recv(id, r.dev.sge(1000, 100)...)
 		}
+	}
+	rawTest("behind a READ, which is answered", t, func(t *testing.T, r *rawPeer) {
+		smallQueue(t, r)
+		r.send(r.packet(wire.RCSendOnly, 100, 10), r.read(101, 0, 300), r.packet(wire.RCSendOnly, 103, 10))
+		r.expect("ACK 100 msn 1", "RC_RDMA_READ_RESPONSE_FIRST 101 +256", "RC_RDMA_READ_RESPONSE_LAST 102 +44")
+	})
+	rawTest("", t, func(t *testing.T, r *rawPeer) {
+		smallQueue(t, r)
 		r.send(r.packet(wire.RCSendOnly, 100, 10), r.packet(wire.RCSendOnly, 101, 10), r.write(wire.RCWriteOnly, 102, 4, 4))
 		r.expect("ACK 100 msn 1")
 		r.send(r.packet(wire.RCSendOnly, 101, 10))
