@@ -127,8 +127,8 @@ func TestDefaultSaid(t *testing.T) {
 	}
 }
 
-// TestDerivedSaid: what hosts know something by may be given explicitly, as it was derived, and left out again: neither is
-// a change. The UUID of a volume in memory is one: without it, the next run has another.
+// TestDerivedSaid: what hosts know something by may be given explicitly, as it was derived, and left out again: neither
+// is a change. The UUID of a volume in memory is one: without it, the next run has another.
 func TestDerivedSaid(t *testing.T) {
 	const nqn = "nqn.2026-11.org.example:a"
 	path := filepath.Join(t.TempDir(), "disk.img")

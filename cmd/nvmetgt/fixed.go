@@ -78,10 +78,10 @@ func identity(s *config.Subsystem) config.Subsystem {
 	}
 }
 
-// explicit returns what a namespace is and will be such that they are equal if it stays the same. If a volume has grown,
-// files have its size from when they were written, before, during or after that: the program's own file, and one that ctl
-// read and modified. A file may also leave out the size, which only a volume that is created needs, the size of blocks,
-// and the UUID, or state what they are.
+// explicit returns what a namespace is and will be such that they are equal if it stays the same. If a volume has
+// grown, files have its size from when they were written, before, during or after that: the program's own file, and one
+// that ctl read and modified. A file may also leave out the size, which only a volume that is created needs, the size
+// of blocks, and the UUID, or state what they are.
 func (s *server) explicit(nqn string, n, to config.Namespace) (was, is config.Namespace) {
 	if e := s.exports[exportKey{nqn, n.NSID}]; e != nil {
 		if to.Size == 0 || e.grown(int64(to.Size)) {

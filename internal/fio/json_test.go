@@ -87,8 +87,8 @@ func TestReport(t *testing.T) {
 	}
 }
 
-// TestReportOfPercentiles: the JSON has the percentiles, and in json+ the bins, of the latencies that a job asks for, as
-// fio's.
+// TestReportOfPercentiles: the JSON has the percentiles, and in json+ the bins, of the latencies that a job asks for,
+// as fio's.
 func TestReportOfPercentiles(t *testing.T) {
 	for _, c := range []struct {
 		options   []string

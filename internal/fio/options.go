@@ -250,12 +250,7 @@ var options = []Option{
 	{
 		Name: "do_verify", Alone: true, Type: "0 or 1", Example: "0", Default: "1",
 		Usage: "0: don't read back at the end; a later run with rw=read and verify can check what was written",
-		set: func(j *Job, v string) error {
-			var back bool
-			err := boolean(&back, v)
-			j.Unread = !back
-			return err
-		},
+		set:   func(j *Job, v string) error { return unless(&j.Unread, v) },
 	},
 	{
 		Name: "percentile_list", Type: "list", Example: "50:99:99.9", Usage: "latency percentiles to report, separated by colons",
@@ -269,12 +264,7 @@ var options = []Option{
 	{
 		Name: "clat_percentiles", Alone: true, Type: "0 or 1", Example: "0", Default: "1",
 		Usage: "0: have the JSON report none of clat_ns",
-		set: func(j *Job, v string) error {
-			var clat bool
-			err := boolean(&clat, v)
-			j.noClat = !clat
-			return err
-		},
+		set:   func(j *Job, v string) error { return unless(&j.noClat, v) },
 	},
 	{
 		Name: "write_bw_log", Alone: true, Type: "prefix", Example: "mine",

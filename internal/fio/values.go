@@ -46,6 +46,13 @@ func boolean(to *bool, v string) error {
 	return nil
 }
 
+// unless sets *to if v is false.
+func unless(to *bool, v string) error {
+	err := boolean(to, v)
+	*to = !*to
+	return err
+}
+
 // parseSize parses a number of bytes, or a count: 4k is 4096, and so are 0x1000 and (4*1024). As in fio, and unlike
 // anywhere else, 4kb means the same; 4KiB is 4096 too.
 func parseSize(v string) (int64, error) {

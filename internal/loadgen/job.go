@@ -314,8 +314,8 @@ func (j *job) count(io *IO, now int64) {
 	j.of(io.Op).count(io, now)
 }
 
-// next gives io the operation of the plan that is due, or keeps io until one is. A rest begins whether one is due or not.
-// Called with mu held.
+// next gives io the operation of the plan that is due, or keeps io until one is. A rest begins whether one is due or
+// not. Called with mu held.
 func (j *job) next(io *IO) bool {
 	if (j.rewrites(io) || j.held && (j.due() || j.tires())) && j.prepare(io, 0) {
 		return true

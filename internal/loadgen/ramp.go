@@ -3,8 +3,8 @@ package loadgen
 // led reports whether j ended within its ramp. Called with mu held.
 func (j *job) led() bool { return j.lead != nil && j.ended != 0 && j.ended < j.task.from.Load() }
 
-// takeLead makes what j did within its ramp its figures if j ended there, as in fio. It returns the number of operations
-// that j has measured.
+// takeLead makes what j did within its ramp its figures if j ended there, as in fio. It returns the number of
+// operations that j has measured.
 func (j *job) takeLead() uint64 {
 	j.mu.Lock()
 	defer j.mu.Unlock()

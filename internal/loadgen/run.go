@@ -30,9 +30,9 @@ type Progress struct {
 	Last          Sample
 }
 
-// Run runs specs on dev, all at once, until they are done, their time is over or ctx ends, and measures them. The
-// first error of an operation ends the run and is returned, along with what was measured until then. What specs
-// with Verify wrote is then read back and checked, unless they are Unread; data that differs is reported as a *VerifyError.
+// Run runs specs on dev, all at once, until they are done, their time is over or ctx ends, and measures them. The first
+// error of an operation ends the run and is returned, along with what was measured until then. What specs with Verify
+// wrote is then read back and checked, unless they are Unread; data that differs is reported as a *VerifyError.
 func Run(ctx context.Context, dev Device, specs []Spec, o Options) (*Result, error) {
 	r := &run{idle: make(chan struct{}), failed: make(chan struct{}), began: nanotime(), o: o}
 	r.o.Interval = cmp.Or(r.o.Interval, time.Second)

@@ -11,9 +11,9 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
-// TestManagementModel has hosts with several controllers each do at random whatever changes what namespaces there are, who
-// has them and who may use them, with restarts in between, and the operator too. What a model that knows no concurrency
-// and stores nothing says must hold after each step.
+// TestManagementModel has hosts with several controllers each do at random whatever changes what namespaces there are,
+// who has them and who may use them, with restarts in between, and the operator too. What a model that knows no
+// concurrency and stores nothing says must hold after each step.
 func TestManagementModel(t *testing.T) {
 	for seed := range uint64(4) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) { newManagementModel(t, seed).run(modelSteps) })

@@ -18,8 +18,8 @@ import (
 	"time"
 )
 
-// kernelsEnv lists the versions that tests run against, as in "7.3 6.12", instead of Debian 12's two. The sources of the
-// host's apt must have them: Debian 13's backports have the newest, for example.
+// kernelsEnv lists the versions that tests run against, as in "7.3 6.12", instead of Debian 12's two. The sources of
+// the host's apt must have them: Debian 13's backports have the newest, for example.
 const kernelsEnv = "NVMEOF_KERNELS"
 
 // Kernels are the versions that tests run against; a Debian release may lack one.
