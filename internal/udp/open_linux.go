@@ -70,12 +70,16 @@ func isTentative(addr netip.Addr) bool {
 	return false
 }
 
-// tryCalls calls what sends and receives, for no messages: later a refusal couldn't be told from a lost packet.
+// tryCalls calls what sends and receives, for no messages: later a refusal couldn't be told from a lost packet. Linux
+// doesn't look at where none are, but QEMU's user mode refuses a null pointer.
 func tryCalls(fd int) error {
-	if _, _, errno := unix.Syscall6(unix.SYS_RECVMMSG, uintptr(fd), 0, 0, unix.MSG_DONTWAIT, 0, 0); errno != 0 {
+	var none mmsghdr
+	_, _, errno := unix.Syscall6(unix.SYS_RECVMMSG, uintptr(fd), uintptr(unsafe.Pointer(&none)), 0, unix.MSG_DONTWAIT, 0, 0)
+	if errno != 0 {
 		return os.NewSyscallError("recvmmsg", errno)
 	}
-	if _, _, errno := unix.Syscall6(unix.SYS_SENDMMSG, uintptr(fd), 0, 0, 0, 0, 0); errno != 0 {
+	_, _, errno = unix.Syscall6(unix.SYS_SENDMMSG, uintptr(fd), uintptr(unsafe.Pointer(&none)), 0, 0, 0, 0)
+	if errno != 0 {
 		return os.NewSyscallError("sendmmsg", errno)
 	}
 	return nil
