@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -357,6 +358,51 @@ func TestBenchStatus(t *testing.T) {
 	text = tgt.must(t, cliTimeout, "tcp", "bench", flags...)
 	if n := strings.Count(text, "first: rw"); n != 1 || strings.Count(text, "second: rw") < 2 {
 		t.Errorf("%d tables of the first job: %s", n, text)
+	}
+}
+
+// TestBenchFormats: of several formats fio prints each, in an order of its own, and nvmeinit does, too.
+func TestBenchFormats(t *testing.T) {
+	t.Parallel()
+	tgt := startTarget(t, "--volume", "mem:1MiB")
+	job := args("--ioengine null --size 64k --name a --rw read --name b --stonewall --rw randread")
+	forms := regexp.MustCompile(`(?m)^(?:3;[^;]*;(.)|(\{)|(.): (?:rw=|\(groupid)|\s*("bins"))`)
+	parts := func(text string) (all []string) {
+		for _, m := range forms.FindAllStringSubmatch(text, -1) {
+			part := strings.Join(m[1:], "")
+			if part == `"bins"` && slices.Contains(all, part) {
+				continue // of another direction
+			}
+			if m[1] != "" {
+				part += " terse"
+			}
+			all = append(all, part)
+		}
+		return all
+	}
+	for output, want := range map[string]string{
+		"normal,json":       "{,a,b",
+		"terse,json":        "a terse,b terse,{",
+		"json+,normal,json": `{,"bins",a,b`,
+		"normal,terse":      "a terse,b terse,a,b",
+		"json,json":         "{",
+		"normal":            "a,b",
+	} {
+		flags := append(args("--output-format "+output), job...)
+		ours := tgt.must(t, cliTimeout, "tcp", "bench", flags...)
+		if got := strings.Join(parts(ours), ","); got != want {
+			t.Errorf("%s: nvmeinit prints %s, want %s: %s", output, got, want, ours)
+		}
+		t.Run("fio", func(t *testing.T) {
+			if got := strings.Join(parts(string(runFio(t, t.TempDir(), flags...))), ","); got != want {
+				t.Errorf("%s: fio prints %s, want %s", output, got, want)
+			}
+		})
+	}
+	flags := append(args("-o json,normal --status-interval 20ms"), append(job, args("--runtime 300ms --time_based")...)...)
+	said := strings.Join(parts(tgt.must(t, cliTimeout, "tcp", "bench", flags...)), ",")
+	if !strings.HasPrefix(said, "{,b,{,") || !strings.HasSuffix(said, ",{,a,b") {
+		t.Errorf("with results in between it prints %s", said)
 	}
 }
 

@@ -28,7 +28,7 @@ type benchFlags struct {
 	line        lineJobs // the job options
 	idle        fio.Idles
 	sections    []string // of the job file; nil for all
-	output      cli.Format
+	output      formats
 	minimal     bool   // as fio names Terse
 	results     string // file
 	metrics     string
@@ -102,8 +102,7 @@ Patterns that write or trim destroy the content of the namespace.`,
 	fl.Uint32Var(&f.nsid, "nsid", 1, "`number` of the namespace")
 	fl.IntVar(&f.controllers, "controllers", 1, "`number` of times to connect, each with -i queues; the jobs spread over them, and those beyond numjobs stay idle")
 	fl.BoolVar(&f.readonly, "readonly", false, "refuse jobs that write or trim")
-	cli.OutputFlag(fl, &f.output, cli.Terse, cli.JSONPlus)
-	fl.Lookup("output-format").Usage += " with every latency that was counted"
+	f.output.add(fl)
 	fl.BoolVar(&f.minimal, "minimal", false, "the same as -o terse")
 	_ = fl.MarkHidden("minimal")
 	fl.StringVar(&f.results, "output", "", "`FILE` for the results, in place of standard output; what it holds is overwritten")
@@ -150,7 +149,7 @@ const maxControllers = 4096
 func (f *benchFlags) read(c *cobra.Command, args []string) error {
 	f.queueSizeGiven = c.Flags().Changed("queue-size")
 	if f.minimal {
-		f.output = cli.Terse
+		f.output = formats{cli.Terse}
 	}
 	if err := f.readJobs(c, args); err != nil {
 		return err
@@ -295,9 +294,10 @@ func bench(c *cobra.Command, f *benchFlags) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, figs.close()) }()
-	live := newLive(c.ErrOrStderr(), f.output == cli.Normal)
+	live := newLive(c.ErrOrStderr(), f.output.has(cli.Normal))
 	defer d.watch(c.Context(), live)()
 	report := fio.NewReport(program(), time.Now(), f.global)
+	tables := f.output.tables(c.OutOrStdout())
 	if crowded := f.crowded(d); crowded != "" {
 		fmt.Fprintln(c.ErrOrStderr(), crowded)
 		report.Warnings = append(report.Warnings, crowded)
@@ -322,11 +322,11 @@ func bench(c *cobra.Command, f *benchFlags) (err error) {
 		live.clear()
 		if res != nil {
 			figs.finish(res)
-			report.Add(jobs, res, f.output == cli.JSONPlus)
-			switch all := fio.Groups(jobs, res); f.output {
-			case cli.Normal:
-				printResult(c.OutOrStdout(), all)
-			case cli.Terse: // its lines have no place for it
+			report.Add(jobs, res, f.output.has(cli.JSONPlus))
+			switch all := fio.Groups(jobs, res); {
+			case f.output.has(cli.Normal):
+				printResult(tables, all)
+			case f.output.only(cli.Terse): // its lines have no place for it
 				for i := range all {
 					printUnstarted(c.ErrOrStderr(), &all[i])
 				}
@@ -337,45 +337,34 @@ func bench(c *cobra.Command, f *benchFlags) (err error) {
 			err = c.Context().Err() // the remaining phases don't begin
 		}
 		if err != nil {
-			return errors.Join(err, f.printReport(c.OutOrStdout(), report, d))
+			return errors.Join(err, f.printReport(c.OutOrStdout(), report, tables, d))
 		}
 	}
-	return f.printReport(c.OutOrStdout(), report, d)
+	return f.printReport(c.OutOrStdout(), report, tables, d)
 }
 
-// printStatus prints what the jobs of a phase have done so far, in the form of the end. As with fio, a report for
+// printStatus prints what the jobs of a phase have done so far, in the forms of the end. As with fio, a report for
 // programs has the phases before it too.
 func (f *benchFlags) printStatus(w io.Writer, before *fio.Report, jobs []*fio.Job, res *loadgen.Result, d *benchDevice) {
-	if f.output == cli.Normal {
-		printResult(w, fio.Groups(jobs, res))
-		return
-	}
 	// What is wrong with the file is told at the end, when the last report is printed.
-	_ = f.printReport(w, before.With(jobs, res, f.output == cli.JSONPlus), d)
+	_ = f.output.forPrograms(w, before.With(jobs, res, f.output.has(cli.JSONPlus)), d)
+	if f.output.has(cli.Normal) {
+		tables := f.output.tables(w)
+		printResult(tables, fio.Groups(jobs, res))
+		_ = tables.flush()
+	}
 }
 
 // program is the name of this program in the JSON, in the place of fio's name and version.
 func program() string { return "nvmeinit " + version.Version }
 
-// printReport prints the report for programs, if requested, of what has run, and what each path did.
-func (f *benchFlags) printReport(w io.Writer, r *fio.Report, d *benchDevice) error {
-	if f.output == cli.Normal {
-		if d.multi != nil {
-			printPaths(w, d.multi.Subsystem)
-		}
-		return nil
+// printReport prints the reports for programs, if requested, of what has run, and what each path did.
+func (f *benchFlags) printReport(w io.Writer, r *fio.Report, tables *tables, d *benchDevice) error {
+	err := f.output.forPrograms(w, r, d)
+	if f.output.has(cli.Normal) && d.multi != nil {
+		printPaths(tables, d.multi.Subsystem)
 	}
-	if len(r.Jobs) == 0 {
-		return nil
-	}
-	if f.output == cli.Terse {
-		return r.Terse(w)
-	}
-	r.End(time.Now())
-	if d.multi != nil {
-		r.Paths = pathsJSON(d.multi.Subsystem)
-	}
-	return cli.PrintJSON(w, r)
+	return errors.Join(err, tables.flush())
 }
 
 func phaseName(jobs []*fio.Job, i, n int) string {

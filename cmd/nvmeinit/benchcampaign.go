@@ -35,7 +35,7 @@ func runCampaign(c *cobra.Command, f *benchFlags) (err error) {
 	}
 	defer func() { err = page.close(err) }()
 	k := &campaign{
-		f: f, began: time.Now(), live: newLive(c.ErrOrStderr(), f.output == cli.Normal),
+		f: f, began: time.Now(), live: newLive(c.ErrOrStderr(), f.output.has(cli.Normal)),
 		json: fio.NewReport(program(), time.Now(), f.global),
 	}
 	defer func() { err = errors.Join(err, k.close()) }()
@@ -57,15 +57,18 @@ func runCampaign(c *cobra.Command, f *benchFlags) (err error) {
 
 // print prints the figures, which JSON has of each run. Only repeats that are complete can be compared.
 func (k *campaign) print(w io.Writer, works []*report.Work) error {
-	if k.f.output != cli.Normal {
+	if !k.f.output.only(cli.Normal) {
 		k.json.Compare = comparison(works)
 		k.json.End(time.Now())
-		return cli.PrintJSON(w, k.json)
+		if err := cli.PrintJSON(w, k.json); err != nil {
+			return err
+		}
 	}
-	if len(works) > 0 {
-		printComparison(w, works)
+	tables := k.f.output.tables(w)
+	if k.f.output.has(cli.Normal) && len(works) > 0 {
+		printComparison(tables, works)
 	}
-	return nil
+	return tables.flush()
 }
 
 // watch watches all paths, until the function that it returns is called.
@@ -207,7 +210,7 @@ func (k *campaign) one(ctx context.Context, jobs []*fio.Job, path, repeat, depth
 	}
 	k.done++
 	first := len(k.json.Jobs)
-	k.json.Add(jobs, res, k.f.output == cli.JSONPlus)
+	k.json.Add(jobs, res, k.f.output.has(cli.JSONPlus))
 	for i := range k.json.Jobs[first:] {
 		j := &k.json.Jobs[first+i]
 		j.Path, j.Repeat = k.names[path], repeat+1

@@ -35,7 +35,7 @@ func TestSamePathTwice(t *testing.T) {
 // TestCampaignCutShort: runs of a repeat that was interrupted are in the JSON, though they can't be compared.
 func TestCampaignCutShort(t *testing.T) {
 	for output, want := range map[cli.Format]bool{cli.Normal: false, cli.JSON: true} {
-		k := &campaign{f: &benchFlags{output: output}, done: 1, json: &fio.Report{Jobs: []fio.JobReport{{Name: "first"}}}}
+		k := &campaign{f: &benchFlags{output: formats{output}}, done: 1, json: &fio.Report{Jobs: []fio.JobReport{{Name: "first"}}}}
 		var b strings.Builder
 		if err := k.print(&b, nil); err != nil {
 			t.Error(err)

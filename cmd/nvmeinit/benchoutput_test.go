@@ -59,10 +59,13 @@ func TestSections(t *testing.T) {
 	}
 	const goesOn = "nvmeinit: -t: no transport given"
 	wantRefused(t, "bench", map[string]string{
-		"--readonly --section a --section c " + file: goesOn,
-		"--readonly --section b " + file:             "nvmeinit: " + file + " [b]: rw=write",
-		"--section z " + file:                        "nvmeinit: " + file + `: --section "z": want one of a, b, c`,
-		"--section a --rw read":                      `nvmeinit: --section "a": only a job file has sections`,
-		"-o out.json":                                `nvmeinit: -o "out.json": want normal, json, terse or json+; is --output out.json meant?`,
+		"--readonly --section a --section c " + file:               goesOn,
+		"--readonly --section b " + file:                           "nvmeinit: " + file + " [b]: rw=write",
+		"--section z " + file:                                      "nvmeinit: " + file + `: --section "z": want one of a, b, c`,
+		"--section a --rw read":                                    `nvmeinit: --section "a": only a job file has sections`,
+		"-o json,":                                                 `nvmeinit: --output-format "json,": want normal, json, terse or json+`,
+		"--minimal --section a -o json,normal --repeats 2 " + file: "nvmeinit: -o terse goes with a single run",
+		"-o json,terse --section a --repeats 2 " + file:            "nvmeinit: -o terse goes with a single run",
+		"-o out.json":                                              `nvmeinit: -o "out.json": want normal, json, terse or json+; is --output out.json meant?`,
 	})
 }

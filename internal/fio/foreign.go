@@ -32,7 +32,7 @@ var foreign = map[string]string{
 	"log_entries": noFile, "fadvise_hint": noCache, "log_compression": noFile, "log_compression_cpus": noFile, "log_store_compressed": noFile,
 	"write_iolog":    "--pcap writes down every packet, and so every command; leave the option out",
 	"terse-version":  "-o terse prints version 3; leave the option out",
-	"append-terse":   "-o terse prints these lines alone",
+	"append-terse":   "-o normal,terse prints these lines beside the table",
 	"verify_pattern": "verify=crc32c checks data that differ everywhere; leave the option out",
 	"verify_fatal":   noChecking, "verify_dump": noChecking, "verify_backlog": noChecking, "verify_async": noChecking,
 	"verify_state_save": noChecking, "verify_interval": noChecking,
