@@ -11,7 +11,13 @@ type IdentifyControllerNVM struct {
 	DMRL  uint8  // DSM: ranges in a command
 	DMRSL uint32 // DSM: blocks in a range
 	DMSL  uint64 // DSM: blocks in a command
-	_     [4080]byte
+
+	KPIOCAP uint8   // key per I/O: bit 0 supported
+	WZDSL   uint8   // size limit of a Write Zeroes that deallocates, 2^n × 4096 bytes
+	AOCS    uint16  // admin commands: bit 0 Get LBA Status reports allocated blocks
+	VER     Version // of the NVM command set; 0 is not reported
+	LBAMQF  uint8   // format of what user data migration queues hold
+	_       [4071]byte
 }
 
 var _ [PageSize]byte = [unsafe.Sizeof(IdentifyControllerNVM{})]byte{}

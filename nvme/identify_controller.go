@@ -39,7 +39,8 @@ type IdentifyController struct {
 	CRDT1     uint16   // command retry delay times, 100 ms
 	CRDT2     uint16
 	CRDT3     uint16
-	_         [119]byte
+	CRCAP     uint8 // reachability: bit 0 supported
+	_         [118]byte
 	NVMSR     uint8
 	VWCI      uint8
 	MEC       uint8
@@ -79,9 +80,15 @@ type IdentifyController struct {
 	NANAGRPID uint32 // number of ANA groups
 	PELS      uint32
 	DomainID  uint16
-	_         [10]byte
+	KPIOC     uint8 // key per I/O: bit 0 supported
+	_         [1]byte
+	MPTFAWR   uint16 // maximum time for activating firmware without a reset, 100 ms
+	_         [6]byte
 	MEGCAP    Uint128
-	_         [128]byte
+	TMPTHHA   uint8 // bits 2:0: the most that a temperature threshold's hysteresis can be, K
+	_         [1]byte
+	CQT       uint16 // time to end commands after the host was lost, ms; 0 is not reported
+	_         [124]byte
 
 	SQES    uint8  // SQ entry size: 3:0 required, 7:4 maximum, 2^n bytes; 66h
 	CQES    uint8  // CQ entry size; 44h
@@ -102,7 +109,20 @@ type IdentifyController struct {
 	MAXDNA  Uint128
 	MAXCNA  uint32
 	OAQD    uint32
-	_       [200]byte
+	RHIRI   uint8  // recommended time between host-initiated refreshes, days
+	HIRT    uint8  // how long one takes, minutes
+	CMMRTD  uint16 // memory ranges that a controller can track
+	NMMRTD  uint16 // those that the subsystem can
+	MINMRTG uint8  // least granularity of these ranges
+	MAXMRTG uint8  // greatest one
+	TRATTR  uint8  // tracking: bit 0 changes of host memory, bit 1 changes of user data
+	_       [1]byte
+	MCUDMQ  uint16 // user data migration queues of the controller
+	MNSUDMQ uint16 // those of the subsystem
+	MCMR    uint16 // memory ranges of a controller data queue
+	NMCMR   uint16 // those of all such queues of the subsystem
+	MCDQPC  uint16 // PRPs in the list of a controller data queue
+	_       [180]byte
 	SUBNQN  [256]byte // NUL-terminated (PutText)
 	_       [768]byte
 
@@ -285,7 +305,13 @@ type PowerState struct {
 	_     [1]byte
 	ACTP  uint16
 	APWS  uint8
-	_     [9]byte
+	EPFRT uint8 // emergency power fail recovery time
+	FQVT  uint8 // forced quiescence vault time
+	EPFVT uint8 // emergency power fail vault time
+	// The units of these times: bits 3:0 that of EPFRT, 7:4 that of FQVT.
+	EPFRFQVTS uint8
+	EPFVTS    uint8 // bits 3:0: that of EPFVT
+	_         [4]byte
 }
 
 var _ [32]byte = [unsafe.Sizeof(PowerState{})]byte{}

@@ -53,6 +53,10 @@ func TestIdentifyControllerOffsets(t *testing.T) {
 	p.MAXCMD, p.NN, p.ONCS, p.FNA, p.VWC, p.ACWU, p.SGLS, p.MNAN = 19, 20, 21, 22, 23, 24, 25, 26
 	p.IOCCSZ, p.IORCSZ, p.ICDOFF, p.FCATT, p.MSDBD, p.OFCS, p.DCTYPE = 27, 28, 29, 30, 31, 32, 33
 	p.PSD[0].MP, p.PSD[1].ENLAT, p.SUBNQN[0], p.VendorSpecific[0] = 34, 35, 36, 37
+	p.CRCAP, p.KPIOC, p.MPTFAWR, p.MEGCAP, p.TMPTHHA, p.CQT = 38, 39, 40, Uint128From(41), 42, 43
+	p.OAQD, p.RHIRI, p.HIRT, p.CMMRTD, p.NMMRTD, p.MINMRTG, p.MAXMRTG = 44, 45, 46, 47, 48, 49, 50
+	p.TRATTR, p.MCUDMQ, p.MNSUDMQ, p.MCMR, p.NMCMR, p.MCDQPC = 51, 52, 53, 54, 55, 56
+	p.PSD[0].EPFRT, p.PSD[0].FQVT, p.PSD[0].EPFVT, p.PSD[0].EPFRFQVTS, p.PSD[0].EPFVTS = 57, 58, 59, 60, 61
 	b := p.AppendTo(nil)
 	for _, c := range []struct {
 		off, size int
@@ -63,6 +67,9 @@ func TestIdentifyControllerOffsets(t *testing.T) {
 		{280, 8, 13}, {320, 2, 14}, {342, 1, 15}, {343, 1, 16}, {344, 4, 17}, {348, 4, 18}, {514, 2, 19}, {516, 4, 20}, {520, 2, 21},
 		{524, 1, 22}, {525, 1, 23}, {532, 2, 24}, {536, 4, 25}, {540, 4, 26}, {768, 1, 36}, {1792, 4, 27}, {1796, 4, 28}, {1800, 2, 29},
 		{1802, 1, 30}, {1803, 1, 31}, {1804, 2, 32}, {1806, 1, 33}, {2048, 2, 34}, {2080 + 4, 4, 35}, {3072, 1, 37},
+		{134, 1, 38}, {358, 1, 39}, {360, 2, 40}, {368, 8, 41}, {384, 1, 42}, {386, 2, 43}, {564, 4, 44}, {568, 1, 45}, {569, 1, 46},
+		{570, 2, 47}, {572, 2, 48}, {574, 1, 49}, {575, 1, 50}, {576, 1, 51}, {578, 2, 52}, {580, 2, 53}, {582, 2, 54}, {584, 2, 55},
+		{586, 2, 56}, {2048 + 23, 1, 57}, {2048 + 24, 1, 58}, {2048 + 25, 1, 59}, {2048 + 26, 1, 60}, {2048 + 27, 1, 61},
 	} {
 		var v [8]byte
 		copy(v[:], b[c.off:c.off+c.size])

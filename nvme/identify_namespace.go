@@ -39,7 +39,9 @@ type IdentifyNamespace struct {
 	MSRC     uint8
 	KPIOS    uint8
 	NULBAF   uint8 // further LBA formats, of unique attributes; not 0-based
-	_        [9]byte
+	_        [1]byte
+	KPIODAAG uint32 // granularity and alignment of commands with a key per I/O, blocks
+	_        [4]byte
 	ANAGRPID uint32
 	_        [3]byte
 	NSATTR   NSATTR

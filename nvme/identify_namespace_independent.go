@@ -15,7 +15,11 @@ type IdentifyNamespaceIndependent struct {
 	NVMSETID uint16
 	ENDGID   uint16
 	NSTAT    NSTAT
-	_        [4081]byte
+	KPIOS    uint8  // key per I/O: bit 0 supported, bit 1 enabled
+	MAXKT    uint16 // greatest key tag
+	_        [2]byte
+	RGRPID   uint32 // reachability group
+	_        [4072]byte
 }
 
 var _ [PageSize]byte = [unsafe.Sizeof(IdentifyNamespaceIndependent{})]byte{}

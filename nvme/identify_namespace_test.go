@@ -51,10 +51,23 @@ func TestFormats(t *testing.T) {
 }
 
 func TestIdentifyNamespaceIndependent(t *testing.T) {
-	p := IdentifyNamespaceIndependent{NMIC: NMICShared, ANAGRPID: 0x01020304, NSATTR: NSATTRWriteProtected, NSTAT: NSTATReady}
+	p := IdentifyNamespaceIndependent{NMIC: NMICShared, ANAGRPID: 0x01020304, NSATTR: NSATTRWriteProtected, NSTAT: NSTATReady, KPIOS: 5, MAXKT: 6, RGRPID: 7}
 	b := p.AppendTo(nil)
-	if len(b) != PageSize || b[1] != 1 || b[4] != 4 || b[7] != 1 || b[8] != 1 || b[14] != 1 {
-		t.Errorf("page % x", b[:16])
+	if len(b) != PageSize || b[1] != 1 || b[4] != 4 || b[7] != 1 || b[8] != 1 || b[14] != 1 || b[15] != 5 || b[16] != 6 || b[20] != 7 {
+		t.Errorf("page % x", b[:24])
+	}
+}
+
+// TestKeyPerIO: the fields of keys per I/O, and those of the NVM command set's page behind its limits, are where NVM
+// command set 1.1 has them.
+func TestKeyPerIO(t *testing.T) {
+	ns := IdentifyNamespace{KPIOS: 1, NULBAF: 2, KPIODAAG: 3, ANAGRPID: 4}
+	if b := ns.AppendTo(nil); b[81] != 1 || b[82] != 2 || b[84] != 3 || b[92] != 4 {
+		t.Errorf("namespace % x", b[80:96])
+	}
+	ctrl := IdentifyControllerNVM{DMSL: 1, KPIOCAP: 2, WZDSL: 3, AOCS: 4, VER: 5, LBAMQF: 6}
+	if b := ctrl.AppendTo(nil); b[8] != 1 || b[16] != 2 || b[17] != 3 || b[18] != 4 || b[20] != 5 || b[24] != 6 {
+		t.Errorf("controller % x", b[:32])
 	}
 }
 

@@ -39,6 +39,7 @@ var pageBits = map[string][]part{
 		flag(1, "Non-Operational Power State Permissive Mode"),
 		flag(0, "128-bit Host Identifier"),
 	},
+	"crcap": {flag(1, "Reachability group of an attached namespace does not change"), flag(0, "Reachability Reporting")},
 	"oacs": {
 		flag(11, "Host Managed Live Migration"),
 		flag(10, "Command and Feature Lockdown"),
@@ -85,8 +86,10 @@ var pageBits = map[string][]part{
 		flag(1, "ANA Non-Optimized state"),
 		flag(0, "ANA Optimized state"),
 	},
-	"sqes": {span(7, 4, "Maximum entry size, 2^n bytes"), span(3, 0, "Required entry size, 2^n bytes")},
-	"cqes": {span(7, 4, "Maximum entry size, 2^n bytes"), span(3, 0, "Required entry size, 2^n bytes")},
+	"kpioc":   {flag(1, "Key Per I/O of all namespaces"), flag(0, "Key Per I/O")},
+	"tmpthha": {span(2, 0, "Temperature Threshold Maximum Hysteresis")},
+	"sqes":    {span(7, 4, "Maximum entry size, 2^n bytes"), span(3, 0, "Required entry size, 2^n bytes")},
+	"cqes":    {span(7, 4, "Maximum entry size, 2^n bytes"), span(3, 0, "Required entry size, 2^n bytes")},
 	"oncs": {
 		flag(12, "Namespace Zeroes"),
 		flag(11, "Maximum Write Zeroes with Deallocate"),
@@ -135,6 +138,11 @@ var pageBits = map[string][]part{
 		span(15, 8, "SGL Descriptor Threshold"),
 		flag(2, "Keyed SGL Data Block Descriptor"),
 		span(1, 0, "SGL Support", "not supported", "no alignment required", "aligned to dwords", "reserved"),
+	},
+	"trattr": {
+		flag(2, "Memory Range Tracking Length Limit"),
+		flag(1, "Track User Data Changes"),
+		flag(0, "Track Host Memory Changes"),
 	},
 	"fcatt": {flag(0, "Controller Model: 0 dynamic, 1 static")},
 	"ofcs":  {flag(0, "Disconnect")},

@@ -34,6 +34,8 @@ func powerState(p *nvme.PowerState) object {
 		nonOperational = 1 << 1 // NOPS
 		scaleShift     = 6      // of IPS and APS
 		workload       = 7      // APW
+		timeScale      = 0xf    // of EPFRT and EPFVT
+		upperScale     = 4      // of FQVT
 	)
 	return object{
 		number("max_power", p.MP), number("max_power_scale", p.Flags&scaled), number("non-operational_state", p.Flags&nonOperational>>1),
@@ -41,6 +43,9 @@ func powerState(p *nvme.PowerState) object {
 		number("read_tput", p.RRT), number("read_lat", p.RRL), number("write_tput", p.RWT), number("write_lat", p.RWL),
 		number("idle_power", p.IDLP), number("idle_scale", p.IPS>>scaleShift),
 		number("active_power", p.ACTP), number("active_power_work", p.APWS&workload), number("active_scale", p.APWS>>scaleShift),
+		number("emerg_power_fail_recover_time", p.EPFRT), number("emerg_power_fail_recover_scale", p.EPFRFQVTS&timeScale),
+		number("force_quiesce_vault_time", p.FQVT), number("force_quiesce_vault_scale", p.EPFRFQVTS>>upperScale),
+		number("emerg_power_fail_vault_time", p.EPFVT), number("emerg_power_fail_vault_scale", p.EPFVTS&timeScale),
 	}
 }
 
@@ -168,7 +173,7 @@ func valid(page any, name string) bool {
 var bitFields = map[string]bool{
 	"VID": true, "SSVID": true, "CNTLID": true, "RTD3R": true, "RTD3E": true, "RRLS": true, "BPCAP": true, "FRMW": true,
 	"AVSCC": true, "APSTA": true, "RPMBS": true, "HCTMA": true, "SANICAP": true, "SQES": true, "CQES": true, "FUSES": true,
-	"FNA": true, "CDFS": true, "FCATT": true,
+	"FNA": true, "CDFS": true, "FCATT": true, "TMPTHHA": true,
 	"NSZE": true, "NCAP": true, "NUSE": true, "FLBAS": true, "MC": true, "DPC": true, "DPS": true, "RESCAP": true, "FPI": true,
 }
 

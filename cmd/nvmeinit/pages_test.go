@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -52,6 +53,55 @@ func TestPages(t *testing.T) {
 		}
 		golden(t, name+"-human.txt", b.Bytes())
 		golden(t, name+".json", asJSON.Bytes())
+	}
+}
+
+// TestMembers: the JSON has every member that nvme-cli 2.13 prints of a page, in its order; but for vs of id-ns, the
+// bytes that only a vendor can read.
+func TestMembers(t *testing.T) {
+	ns := &nvme.IdentifyNamespace{NSFEAT: nvme.NSFEATOptPerf}
+	var states []object
+	for _, f := range controllerFields(&nvme.IdentifyController{SUBNQN: [256]byte{'n'}}) {
+		if f.name == "psds" {
+			states = f.value.([]object)
+		}
+	}
+	for name, c := range map[string]struct {
+		fields []field
+		want   string
+	}{
+		"id-ctrl": {controllerFields(&nvme.IdentifyController{SUBNQN: [256]byte{'n'}}), `vid ssvid sn mn fr rab ieee cmic mdts
+			cntlid ver rtd3r rtd3e oaes ctratt rrls bpcap nssl plsi cntrltype fguid crdt1 crdt2 crdt3 crcap nvmsr vwci mec oacs
+			acl aerl frmw lpa elpe npss avscc apsta wctemp cctemp mtfa hmpre hmmin tnvmcap unvmcap rpmbs edstt dsto fwug kas
+			hctma mntmt mxtmt sanicap hmminds hmmaxd nsetidmax endgidmax anatt anacap anagrpmax nanagrpid pels domainid kpioc
+			mptfawr megcap tmpthha cqt sqes cqes maxcmd nn oncs fuses fna vwc awun awupf icsvscc nwpc acwu ocfs sgls mnan
+			maxdna maxcna oaqd rhiri hirt cmmrtd nmmrtd minmrtg maxmrtg trattr mcudmq mnsudmq mcmr nmcmr mcdqpc subnqn ioccsz
+			iorcsz icdoff fcatt msdbd ofcs psds`},
+		"psds": {states[0], `max_power max_power_scale non-operational_state entry_lat exit_lat read_tput read_lat write_tput
+			write_lat idle_power idle_scale active_power active_power_work active_scale emerg_power_fail_recover_time
+			emerg_power_fail_recover_scale force_quiesce_vault_time force_quiesce_vault_scale emerg_power_fail_vault_time
+			emerg_power_fail_vault_scale`},
+		"id-ns": {namespaceFields(ns), `nsze ncap nuse nsfeat nlbaf flbas mc dpc dps nmic rescap fpi dlfeat nawun nawupf nacwu
+			nabsn nabo nabspf noiob nvmcap npwg npwa npdg npda nows mssrl mcl msrc kpios nulbaf kpiodaag anagrpid nsattr
+			nvmsetid endgid nguid eui64 lbafs`},
+		"nvm-id-ctrl":      {fields(&nvme.IdentifyControllerNVM{}), `vsl wzsl wusl dmrl dmrsl dmsl kpiocap wzdsl aocs ver lbamqf`},
+		"cmdset-ind-id-ns": {fields(&nvme.IdentifyNamespaceIndependent{}), `nsfeat nmic rescap fpi anagrpid nsattr nvmsetid endgid nstat kpios maxkt rgrpid`},
+	} {
+		rest := c.fields
+		for _, want := range strings.Fields(c.want) {
+			i := slices.IndexFunc(rest, func(f field) bool { return f.name == want && f.value != nil })
+			if i < 0 {
+				t.Errorf("%s: no %s at its place", name, want)
+				continue
+			}
+			rest = rest[i+1:]
+		}
+	}
+	scales := powerState(&nvme.PowerState{EPFRT: 1, EPFRFQVTS: 0x32, FQVT: 4, EPFVT: 5, EPFVTS: 6})
+	for i, want := range []uint8{1, 2, 4, 3, 5, 6} {
+		if f := scales[len(scales)-6+i]; f.value != want {
+			t.Errorf("%s is %v, want %d", f.name, f.value, want)
+		}
 	}
 }
 
