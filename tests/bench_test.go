@@ -2,6 +2,7 @@ package tests
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -404,6 +405,40 @@ func TestBenchFormats(t *testing.T) {
 	if !strings.HasPrefix(said, "{,b,{,") || !strings.HasSuffix(said, ",{,a,b") {
 		t.Errorf("with results in between it prints %s", said)
 	}
+}
+
+// TestBenchMaxLatency: an operation that takes too long is an error, with fio's exit status and number in the JSON.
+func TestBenchMaxLatency(t *testing.T) {
+	t.Parallel()
+	tgt := startTarget(t, "--volume", "mem:1MiB")
+	job := args("--output-format=json --name a --ioengine null --size 64k --rw randread --max_latency 1")
+	check := func(who, stdout, stderr string, code int) {
+		var r fioReport
+		begin := strings.Index(stdout, "{") // fio has lines before its report then
+		if err := json.Unmarshal([]byte(stdout[max(begin, 0):]), &r); err != nil {
+			t.Fatalf("%s: %v in %s", who, err, stdout)
+		}
+		if j := r.Jobs[0]; code != exitFailure || j.Error != 110 || j.Read.Total != 1 {
+			t.Errorf("%s: exit code %d, error %d after %v operations: %s", who, code, j.Error, j.Read.Total, stderr)
+		}
+	}
+	r := tgt.run(t, cliTimeout, "tcp", "bench", job...)
+	check("nvmeinit", r.stdout, r.stderr, r.code)
+	if !strings.Contains(r.stderr, "read of 4096 bytes at offset ") || !strings.Contains(r.stderr, ", and max_latency is 1µs") {
+		t.Errorf("it says %s", r.stderr)
+	}
+	tgt.must(t, cliTimeout, "tcp", "bench", append(job, "--max_latency", "1m")...)
+	t.Run("fio", func(t *testing.T) {
+		cmd := exec.CommandContext(t.Context(), installed(t, "fio"), job...)
+		cmd.Dir = t.TempDir()
+		var stdout, stderr strings.Builder
+		cmd.Stdout, cmd.Stderr = &stdout, &stderr
+		var exit *exec.ExitError
+		if err := cmd.Run(); !errors.As(err, &exit) {
+			t.Fatal(err)
+		}
+		check("fio", stdout.String(), stderr.String(), exit.ExitCode())
+	})
 }
 
 // What is written with --verify is checked, also by a later run; data overwritten by somebody else is detected.

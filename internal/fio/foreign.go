@@ -36,7 +36,7 @@ var foreign = map[string]string{
 	"verify_pattern": "verify=crc32c checks data that differ everywhere; leave the option out",
 	"verify_fatal":   noChecking, "verify_dump": noChecking, "verify_backlog": noChecking, "verify_async": noChecking,
 	"verify_state_save": noChecking, "verify_interval": noChecking,
-	"latency_run": noTarget, "max_latency": noTarget,
+	"latency_run": noTarget,
 	"steadystate": noSettling, "steadystate_duration": noSettling, "steadystate_ramp_time": noSettling, "steadystate_check_interval": noSettling, "ss": noSettling, "ss_dur": noSettling, "ss_ramp": noSettling,
 	"flow": noFlow, "flow_id": noFlow, "flow_watermark": noFlow, "flow_sleep": noFlow,
 	"percentage_sequential": "percentage_random is the share of the others",

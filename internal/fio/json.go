@@ -222,12 +222,16 @@ func Groups(jobs []*Job, res *loadgen.Result) []Reported {
 	return all
 }
 
-// errno returns the error number that fio reports for a job: EILSEQ for data that is not what was written, and EIO
-// for any error of the device.
+// errno returns the error number that fio reports for a job: EILSEQ for data that is not what was written, ETIMEDOUT
+// for an operation that took longer than max_latency, and EIO for any error of the device.
 func errno(err error) int {
 	var differ *loadgen.VerifyError
-	if errors.As(err, &differ) {
+	var late *loadgen.LatencyError
+	switch {
+	case errors.As(err, &differ):
 		return int(unix.EILSEQ)
+	case errors.As(err, &late):
+		return int(unix.ETIMEDOUT)
 	}
 	return int(unix.EIO)
 }

@@ -257,7 +257,7 @@ func TestGroups(t *testing.T) {
 
 // TestErrno: fio's error for wrong data differs from that of a failing device.
 func TestErrno(t *testing.T) {
-	for err, want := range map[error]int{errors.New("any"): 5, error(&loadgen.VerifyError{}): 84} {
+	for err, want := range map[error]int{errors.New("any"): 5, error(&loadgen.VerifyError{}): 84, error(&loadgen.LatencyError{}): 110} {
 		jobs, res := results(t, "group_reporting")
 		res.Jobs[1].Errors, res.Jobs[1].Err = 1, err
 		r := NewReport("nvmeinit 1", time.Unix(0, 0), nil)

@@ -160,6 +160,13 @@ var options = []Option{
 		set:   setLatencyShare,
 	},
 	{
+		Name: "max_latency", Type: "time[,time][,time]", Example: "50ms",
+		Usage: "end the run with an error when an operation takes longer than this, in microseconds or as 50ms; after commas those of writes and of trims",
+		set: func(j *Job, v string) error {
+			return each(v, func(op loadgen.Op, v string) (err error) { j.MaxLatency[op], err = parseMicros(v); return err })
+		},
+	},
+	{
 		Name: "rate", Type: "size[,size][,size]", Example: "100m",
 		Usage: "bytes a second of each job, in an open loop: latencies count from when an operation was due; after commas those of writes and of trims, as ,1m for writes alone",
 		set: func(j *Job, v string) error {

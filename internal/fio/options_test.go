@@ -153,6 +153,9 @@ func TestValues(t *testing.T) {
 			return j.Zones[0][1] == loadgen.Zone{Percent: 40, Bytes: 9 << 30} && j.Zones[1][0] == loadgen.Zone{Percent: 100, Bytes: 1 << 30}
 		}},
 		{"latency_target", "500", func(j *Job) bool { return j.LatencyTarget == 500*time.Microsecond }},
+		{"max_latency", "500,2ms", func(j *Job) bool {
+			return j.MaxLatency == [loadgen.Directions]time.Duration{500 * time.Microsecond, 2 * time.Millisecond, 2 * time.Millisecond}
+		}},
 		{"latency_target", "2ms", func(j *Job) bool { return j.LatencyTarget == 2*time.Millisecond }},
 		{"latency_window", "5000000", func(j *Job) bool { return j.LatencyWindow == 5*time.Second }},
 		{"latency_percentile", "100", func(j *Job) bool { return j.LatencyPercentile == 100 }},

@@ -89,6 +89,11 @@ func (s *Spec) checkTimes() error {
 			return fmt.Errorf("%s=%v: want a positive time", c.option, c.time)
 		}
 	}
+	for _, most := range s.MaxLatency {
+		if most < 0 {
+			return fmt.Errorf("max_latency=%v: want a positive time", most)
+		}
+	}
 	switch {
 	case s.TimeBased && s.Runtime == 0:
 		return fmt.Errorf("time_based needs a runtime, as --runtime=10s")

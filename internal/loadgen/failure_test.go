@@ -26,6 +26,52 @@ func TestErrorEndsTheRun(t *testing.T) {
 	}
 }
 
+// TestMaxLatency: a measured operation that takes longer than its direction may ends the run; it counts, as in fio.
+func TestMaxLatency(t *testing.T) {
+	for _, c := range []struct {
+		rw   string
+		most [ops]time.Duration
+		rate int
+		ramp time.Duration
+		late Op // Flush: none
+	}{
+		{"randread", [ops]time.Duration{Read: 3 * time.Millisecond}, 0, 0, Flush},
+		{"randread", [ops]time.Duration{Read: 3*time.Millisecond - 1}, 0, 0, Read},
+		{"randread", [ops]time.Duration{Write: 1, Trim: 1}, 0, 0, Flush},
+		{"randrw", [ops]time.Duration{Write: time.Millisecond}, 0, 0, Write},
+		{"randtrim", [ops]time.Duration{Trim: time.Millisecond}, 0, 0, Trim},
+		{"randread", [ops]time.Duration{Read: time.Millisecond}, 100, 0, Read},
+		{"randwrite", [ops]time.Duration{Write: time.Millisecond}, 0, time.Minute, Flush}, // it isn't measured
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s := spec(c.rw)
+			s.MaxLatency, s.RampTime, s.Runtime, s.Size, s.Fsync = c.most, c.ramp, 100*time.Millisecond, 0, 2
+			s.RateIOPS = [ops]int{c.rate, c.rate, c.rate}
+			if c.ramp > 0 {
+				s.Size, s.Runtime = 64<<10, 0
+			}
+			res, err := Run(t.Context(), &fakeDevice{delay: 3 * time.Millisecond}, []Spec{s}, Options{pace: paceByTimer})
+			var late *LatencyError
+			if found := errors.As(err, &late); found != (c.late != Flush) || !found && err != nil {
+				t.Fatalf("%+v: %v", c, err)
+			}
+			if late == nil {
+				return
+			}
+			j := &res.Jobs[0]
+			if late.Op != c.late || late.Took != 3*time.Millisecond || late.Length != 4096 || late.Allowed != c.most[c.late] {
+				t.Errorf("%+v: %+v", c, late)
+			}
+			if j.Duration > 20*time.Millisecond || j.Errors == 0 || j.Ops[c.late].IOs < j.Errors {
+				t.Errorf("%+v: it ended after %v, with %d errors of %d operations", c, j.Duration, j.Errors, j.Ops[c.late].IOs)
+			}
+			if want := " of 4096 bytes at offset "; !strings.Contains(err.Error(), want) || !strings.HasSuffix(err.Error(), "took 3ms, and max_latency is "+late.Allowed.String()) {
+				t.Errorf("it says %v", err)
+			}
+		})
+	}
+}
+
 // failingDevice fails each operation, the first one first.
 type failingDevice struct{ fakeDevice }
 

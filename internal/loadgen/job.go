@@ -2,6 +2,7 @@ package loadgen
 
 import (
 	"encoding/binary"
+	"fmt"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -269,6 +270,9 @@ func (j *job) done(io *IO) {
 		j.fail(err)
 	case j.counts(io):
 		j.count(io, now)
+		if err := j.overdue(io, now); err != nil {
+			j.fail(err)
+		}
 	case j.lead != nil && !j.checking:
 		j.lead.of(io.Op).count(io, now)
 	}
@@ -312,6 +316,30 @@ func (j *job) count(io *IO, now int64) {
 		}
 	}
 	j.of(io.Op).count(io, now)
+}
+
+// LatencyError reports an operation that took longer than MaxLatency.
+type LatencyError struct {
+	Op            Op
+	Offset        int64
+	Length        int
+	Took, Allowed time.Duration
+}
+
+func (e *LatencyError) Error() string {
+	return fmt.Sprintf("%v of %d bytes at offset %d took %v, and max_latency is %v", e.Op, e.Length, e.Offset, e.Took, e.Allowed)
+}
+
+// overdue returns an error if an operation that ended took longer than any may.
+func (j *job) overdue(io *IO, now int64) error {
+	if io.Op == Flush {
+		return nil
+	}
+	took, most := time.Duration(now-io.started), j.task.spec.MaxLatency[io.Op]
+	if most == 0 || took <= most {
+		return nil
+	}
+	return &LatencyError{io.Op, io.Offset, io.Length, took, most}
 }
 
 // next gives io the operation of the plan that is due, or keeps io until one is. A rest begins whether one is due or

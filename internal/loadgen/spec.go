@@ -38,6 +38,8 @@ type Spec struct {
 	LatencyPercentile float64       // the percentage of operations that must meet it; 0 for all
 	LatencyWindow     time.Duration // for how long each depth is tried
 
+	MaxLatency [ops]time.Duration // the longest that a measured operation may take, by Op; 0 for no limit
+
 	Rate     [ops]int64 // bytes per second that each job should move, by Op; 0 for no rate
 	RateIOPS [ops]int   // or operations per second
 	Poisson  bool       // operations with a rate come at random times instead of even intervals
