@@ -26,7 +26,7 @@ var idle = map[string]string{
 	"iodepth_batch_complete": "1", "iodepth_batch_complete_min": "1",
 	"nrfiles": "1", "openfiles": "", "file_service_type": "", "fallocate": "", "create_serialize": "", "create_on_open": "0",
 	"unlink": "", "overwrite": "", "random_generator": "", "softrandommap": "", "disk_util": "0", "latency_run": "0", "zonemode": "none",
-	"exitall_on_error": "1", "continue_on_error": "none", "thinktime_blocks_type": "issue", "rate_ignore_thinktime": "0",
+	"exitall_on_error": "1", "continue_on_error": "none", "rate_ignore_thinktime": "0",
 	"io_submit_mode": "", // with a rate, operations begin when they are due, as with offload
 }
 

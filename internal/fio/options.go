@@ -146,6 +146,22 @@ var options = []Option{
 		set: func(j *Job, v string) error { return number(&j.ThinkIOs, v) },
 	},
 	{
+		Name: "thinktime_blocks_type", Type: english.WordSeries(thinkTypes, "or"), Choices: thinkTypes, Example: thinkEnds, Default: "issue",
+		Usage: "count these operations when they begin or, with complete, when they end",
+		set: func(j *Job, v string) error {
+			if !slices.Contains(thinkTypes, v) {
+				return fmt.Errorf("want %s", english.WordSeries(thinkTypes, "or"))
+			}
+			j.ThinkEnds = v == thinkEnds
+			return nil
+		},
+	},
+	{
+		Name: "thinktime_spin", Type: "time", Example: "2ms",
+		Usage: "how long each such pause occupies a processor first, in microseconds or as 2ms; a shorter pause takes that long",
+		set:   func(j *Job, v string) (err error) { j.ThinkSpin, err = parseMicros(v); return err },
+	},
+	{
 		Name: "latency_target", Type: "time", Example: "500us",
 		Usage: "find the largest depth, up to iodepth, at which operations take no longer than this, in microseconds or as 2ms; the results are from a last latency_window at that depth",
 		set:   func(j *Job, v string) (err error) { j.LatencyTarget, err = parseMicros(v); return err },
@@ -374,6 +390,11 @@ func share(bytes *int64, percent *int, v string, least, most int) error {
 
 // poisson is the rate_process for operations that come at random times.
 const poisson = "poisson"
+
+// thinkEnds is the thinktime_blocks_type that counts operations when they end.
+const thinkEnds = "complete"
+
+var thinkTypes = []string{"issue", thinkEnds}
 
 var processes = []string{"linear", poisson}
 

@@ -84,7 +84,7 @@ func (s *Spec) checkTimes() error {
 	for _, c := range []struct {
 		option string
 		time   time.Duration
-	}{{"runtime", s.Runtime}, {"ramp_time", s.RampTime}, {"startdelay", s.Delay}, {"thinktime", s.ThinkTime}, {"log_avg_msec", s.LogEvery}, {"latency_target", s.LatencyTarget}, {"latency_window", s.LatencyWindow}} {
+	}{{"runtime", s.Runtime}, {"ramp_time", s.RampTime}, {"startdelay", s.Delay}, {"thinktime", s.ThinkTime}, {"thinktime_spin", s.ThinkSpin}, {"log_avg_msec", s.LogEvery}, {"latency_target", s.LatencyTarget}, {"latency_window", s.LatencyWindow}} {
 		if c.time < 0 {
 			return fmt.Errorf("%s=%v: want a positive time", c.option, c.time)
 		}
@@ -99,6 +99,8 @@ func (s *Spec) checkTimes() error {
 		return fmt.Errorf("time_based needs a runtime, as --runtime=10s")
 	case s.ThinkIOs > 0 && s.ThinkTime == 0:
 		return fmt.Errorf("thinktime_blocks needs a thinktime, as --thinktime=10ms")
+	case s.ThinkSpin > 0 && s.ThinkTime == 0:
+		return fmt.Errorf("thinktime_spin needs a thinktime, as --thinktime=10ms")
 	}
 	return nil
 }

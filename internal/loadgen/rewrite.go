@@ -30,7 +30,7 @@ func (j *job) rewrite(io *IO) {
 		j.refill(io)
 	}
 	io.started = nanotime()
-	j.think.begun++
+	j.think.add(!s.ThinkEnds)
 	j.wrote()
 	j.started()
 }

@@ -9,7 +9,7 @@ import (
 
 // think is the state of a job's rests between operations (Spec.ThinkTime).
 type think struct {
-	begun   int   // operations begun since the last rest
+	ios     int   // operations begun, or ended, since the last rest
 	ended   int64 // nanoseconds: when the last rest was over
 	state   thinkState
 	filling bool        // operations are being started: the rest waits for that too
@@ -25,11 +25,18 @@ const (
 	thinkRest            // no operations begin while timer runs
 )
 
-// tires reports whether so many operations have begun that a rest comes before the next one, if there is one. Called
+// add counts an operation, if it is to be counted now. Called with mu held.
+func (t *think) add(now bool) {
+	if now {
+		t.ios++
+	}
+}
+
+// tires reports whether there have been so many operations that a rest comes before the next one, if there is one. Called
 // with mu held.
 func (j *job) tires() bool {
 	s := j.task.spec
-	return s.ThinkTime > 0 && j.think.begun >= max(s.ThinkIOs, 1)
+	return s.ThinkTime > 0 && j.think.ios >= max(s.ThinkIOs, 1)
 }
 
 // thinks reports whether a rest comes before the next operation of io. A plan counts a trim and the write that follows
@@ -50,8 +57,8 @@ func (j *job) settle() {
 	t := &j.think
 	if t.state == thinkDue && j.busy == 0 && !t.filling {
 		t.state = thinkRest
-		if d := j.task.spec.ThinkTime; d < late {
-			go j.nap(d)
+		if d, spin := j.task.spec.ThinkTime, j.task.spec.ThinkSpin; d < late || spin > 0 {
+			go j.nap(d, spin)
 		} else {
 			t.timer = time.AfterFunc(d, j.wake)
 		}
@@ -61,9 +68,13 @@ func (j *job) settle() {
 // late is how much later than they should the runtime's own timers may go off.
 const late = time.Millisecond
 
-// nap is a rest shorter than that, on the kernel's high-resolution timers.
-func (j *job) nap(d time.Duration) {
-	ts := unix.NsecToTimespec(int64(d))
+// nap is a rest shorter than that, on the kernel's high-resolution timers, or one that begins by occupying a processor,
+// as a program does with what it has read.
+func (j *job) nap(d, spin time.Duration) {
+	began := nanotime()
+	for nanotime()-began < int64(spin) && !j.task.stop.Load() {
+	}
+	ts := unix.NsecToTimespec(max(int64(d)-(nanotime()-began), 0))
 	for errors.Is(unix.Nanosleep(&ts, &ts), unix.EINTR) {
 	}
 	j.wake()
@@ -77,7 +88,7 @@ func (j *job) wake() {
 		j.mu.Unlock()
 		return
 	}
-	t.state, t.begun, t.ended = thinkNot, 0, nanotime()
+	t.state, t.ios, t.ended = thinkNot, 0, nanotime()
 	if j.planned() {
 		j.mu.Unlock()
 		j.arrive() // the pacer saw no place for what was due meanwhile

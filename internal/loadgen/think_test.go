@@ -28,17 +28,23 @@ func TestThinkTime(t *testing.T) {
 		depth, blocks int
 		want          []time.Duration
 	}{
-		"one by one":    {1, 0, []time.Duration{0, 11 * ms, 22 * ms, 33 * ms, 44 * ms, 55 * ms}},
-		"two by two":    {1, 2, []time.Duration{0, ms, 12 * ms, 13 * ms, 24 * ms, 25 * ms}},
-		"at once":       {2, 2, []time.Duration{0, 0, 11 * ms, 11 * ms, 22 * ms, 22 * ms}},
-		"deeper":        {8, 2, []time.Duration{0, 0, 11 * ms, 11 * ms, 22 * ms, 22 * ms}},
-		"deep and long": {2, 4, []time.Duration{0, 0, ms, ms, 12 * ms, 12 * ms}},
+		// A negative number counts those that have ended.
+		"ended, one by one": {1, -1, []time.Duration{0, 11 * ms, 22 * ms, 33 * ms, 44 * ms, 55 * ms}},
+		"ended, two by two": {1, -2, []time.Duration{0, ms, 12 * ms, 13 * ms, 24 * ms, 25 * ms}},
+		"ended, at once":    {4, -1, []time.Duration{0, 0, 0, 0, 11 * ms, 11 * ms}},
+		"ended, deeper":     {2, -2, []time.Duration{0, 0, ms, 12 * ms, 12 * ms, 13 * ms}},
+		"one by one":        {1, 0, []time.Duration{0, 11 * ms, 22 * ms, 33 * ms, 44 * ms, 55 * ms}},
+		"two by two":        {1, 2, []time.Duration{0, ms, 12 * ms, 13 * ms, 24 * ms, 25 * ms}},
+		"at once":           {2, 2, []time.Duration{0, 0, 11 * ms, 11 * ms, 22 * ms, 22 * ms}},
+		"deeper":            {8, 2, []time.Duration{0, 0, 11 * ms, 11 * ms, 22 * ms, 22 * ms}},
+		"deep and long":     {2, 4, []time.Duration{0, 0, ms, ms, 12 * ms, 12 * ms}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				began, when := time.Now(), starts{}
 				s := spec("read")
-				s.IODepth, s.ThinkTime, s.ThinkIOs, s.NumberIOs = c.depth, 10*ms, c.blocks, 6
+				s.IODepth, s.ThinkTime, s.ThinkIOs, s.NumberIOs = c.depth, 10*ms, max(c.blocks, -c.blocks), 6
+				s.ThinkEnds = c.blocks < 0
 				res, err := runOne(&fakeDevice{delay: ms, seen: func(*IO) { when.note(began) }}, s)
 				if err != nil || !slices.Equal(when.at, c.want) {
 					t.Errorf("%v; operations began at %v, want %v", err, when.at, c.want)
@@ -51,6 +57,22 @@ func TestThinkTime(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// TestThinkSpin: a rest occupies a processor for as long as it is told to, and takes that long at least.
+func TestThinkSpin(t *testing.T) {
+	const ms = time.Millisecond
+	for _, c := range []struct{ rest, spin, length, busy time.Duration }{
+		{20 * ms, 0, 80 * ms, 0}, {20 * ms, 15 * ms, 80 * ms, 10 * ms}, {ms, 30 * ms, 120 * ms, 10 * ms},
+	} {
+		s := spec("read")
+		s.IODepth, s.ThinkTime, s.ThinkSpin, s.NumberIOs = 1, c.rest, c.spin, 5
+		res := mustRun(t, &fakeDevice{}, s)
+		// A busy machine gives a part of its processor.
+		if used := res.CPU(); res.Duration < c.length || used < c.busy || c.busy == 0 && used >= 10*ms {
+			t.Errorf("%v of %v: it took %v, of which %v occupied a processor", c.spin, c.rest, res.Duration, used)
+		}
 	}
 }
 
