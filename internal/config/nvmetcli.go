@@ -237,12 +237,21 @@ func (im *importer) port(p *nvmetPort, all []nvmetSubsystem) {
 		im.note("port %s: it also accepts TLS, which isn't supported", e)
 	}
 	im.c.Listen = append(im.c.Listen, e)
+	said := map[uint32]bool{0: true, 1: true} // group 1, which 0 stands for, needs no word to be optimized
 	for _, g := range p.ANAGroups {
+		said[uint32(g.GrpID)] = true
 		var state ANAState
 		if err := state.UnmarshalText([]byte(g.ANA.State)); err != nil {
 			im.note("port %s: ANA group %d: state %v: it is optimized here", e, g.GrpID, err)
 		} else if state != ANAState(nvme.ANAOptimized) {
 			im.c.SetANA(uint32(g.GrpID), nvme.ANAState(state), &e)
+		}
+	}
+	for i := range im.c.Subsystems {
+		for _, n := range im.c.Subsystems[i].Namespaces {
+			if !said[n.ANAGroup] { // nvmet has it inaccessible there
+				im.c.SetANA(n.ANAGroup, nvme.ANAInaccessible, &e)
+			}
 		}
 	}
 	for i := range p.Referrals {

@@ -53,6 +53,15 @@ ana:
   - group: 2
     state: inaccessible
     listen: rdma://192.0.2.1:4420
+  - group: 3
+    state: inaccessible
+    listen: rdma://192.0.2.1:4420
+  - group: 2
+    state: inaccessible
+    listen: tcp://[2001:db8::1]:4421
+  - group: 3
+    state: inaccessible
+    listen: tcp://[2001:db8::1]:4421
 discovery:
   referrals:
     - tcp://192.0.2.9:8009
@@ -136,6 +145,36 @@ func TestFromNVMeTCLIEverywhere(t *testing.T) {
 		}
 		if got := strings.Join(refuse, " "); got != x.listen {
 			t.Errorf("group 2 is inaccessible at %s, want %s", got, x.listen)
+		}
+	}
+}
+
+// TestFromNVMeTCLIUnlistedGroup: a port of nvmet gives access to the ANA groups that it lists, and to group 1; every other
+// one is inaccessible there, as that of a standby whose volume is in use elsewhere.
+func TestFromNVMeTCLIUnlistedGroup(t *testing.T) {
+	const group = `{"ana": {"state": %q}, "grpid": %d}`
+	for _, x := range []struct {
+		listed string
+		of     int
+		want   nvme.ANAState
+	}{
+		{"", 0, nvme.ANAOptimized}, // a file without ANA
+		{"", 1, nvme.ANAOptimized},
+		{"", 2, nvme.ANAInaccessible},
+		{fmt.Sprintf(group, "optimized", 1), 2, nvme.ANAInaccessible},
+		{fmt.Sprintf(group, "optimized", 2), 2, nvme.ANAOptimized},
+		{fmt.Sprintf(group, "non-optimized", 2), 2, nvme.ANANonOptimized},
+		{fmt.Sprintf(group, "non-optimized", 1), 1, nvme.ANANonOptimized},
+	} {
+		in := fmt.Sprintf(`{"ports": [{"addr": {"traddr": "192.0.2.1", "trsvcid": "4420", "trtype": "tcp"}, "subsystems": ["nqn.2026-11.org.example:s"],
+  "ana_groups": [%s]}], "subsystems": [{"nqn": "nqn.2026-11.org.example:s", "attr": {"allow_any_host": "1"},
+  "namespaces": [{"device": {"path": "/dev/sdb"}, "enable": 1, "ana_grpid": %d, "nsid": 1}]}]}`, x.listed, x.of)
+		im, err := FromNVMeTCLI("f", []byte(in), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := im.Config.ANAState(im.Config.Listen[0], uint32(max(x.of, 1))); got != x.want {
+			t.Errorf("a namespace of group %d, where the port lists [%s], is %v, want %v", x.of, x.listed, got, x.want)
 		}
 	}
 }
