@@ -61,6 +61,13 @@ type (
 		AllowedHosts []string          `json:"allowed_hosts"`
 		Attr         map[string]string `json:"attr"`
 		Namespaces   []nvmetNamespace  `json:"namespaces"`
+		Passthru     []nvmetPassthru   `json:"passthru"`
+	}
+	nvmetPassthru struct {
+		Enable int `json:"enable"`
+		Device struct {
+			Path string `json:"path"`
+		} `json:"device"`
 	}
 	nvmetNamespace struct {
 		NSID   uint32 `json:"nsid"`
@@ -325,6 +332,11 @@ func (im *importer) subsystem(s *nvmetSubsystem) {
 	}
 	if cmp.Or(s.Attr["cntlid_min"], "1") != "1" || cmp.Or(s.Attr["cntlid_max"], "65519") != "65519" {
 		im.note("subsystem %s: the range of controller IDs is left out", s.NQN)
+	}
+	for _, p := range s.Passthru {
+		if p.Enable != 0 {
+			im.note("subsystem %s: it passes commands to the controller %s, which isn't supported: its namespaces are left out", s.NQN, p.Device.Path)
+		}
 	}
 	for _, n := range s.Namespaces {
 		if n.Enable == 0 {

@@ -259,10 +259,13 @@ func TestFromNVMeTCLIManySecrets(t *testing.T) {
 // TestFromNVMeTCLINotes: what has no counterpart here is left out and said.
 func TestFromNVMeTCLINotes(t *testing.T) {
 	im, err := FromNVMeTCLI("f", []byte(`{
-  "ports": [{"addr": {"traddr": "192.0.2.1", "trsvcid": "4420", "trtype": "tcp"}, "subsystems": ["nqn.2026-11.org.example:s"],
+  "ports": [{"addr": {"traddr": "192.0.2.1", "trsvcid": "4420", "trtype": "tcp"}, "subsystems": ["nqn.2026-11.org.example:s", "nqn.2026-11.org.example:p"],
     "ana_groups": [{"ana": {"state": "odd"}, "grpid": 2}]}],
   "subsystems": [{"nqn": "nqn.2026-11.org.example:s", "attr": {"allow_any_host": "1", "cntlid_min": "1", "cntlid_max": "100"},
-    "namespaces": [{"device": {"path": "/dev/sdb", "nguid": "ef90"}, "enable": 1, "nsid": 1}]}]
+    "namespaces": [{"device": {"path": "/dev/sdb", "nguid": "ef90"}, "enable": 1, "nsid": 1}],
+    "passthru": [{"admin_timeout": 0, "clear_ids": 0, "device": {"path": "(null)"}, "enable": 0, "io_timeout": 0}]},
+    {"nqn": "nqn.2026-11.org.example:p", "attr": {"allow_any_host": "1"}, "namespaces": [],
+    "passthru": [{"admin_timeout": 0, "clear_ids": 0, "device": {"path": "/dev/nvme0"}, "enable": 1, "io_timeout": 0}]}]
 }`), "")
 	if err != nil {
 		t.Fatal(err)
@@ -270,6 +273,7 @@ func TestFromNVMeTCLINotes(t *testing.T) {
 	want := []string{
 		"subsystem nqn.2026-11.org.example:s: the range of controller IDs is left out",
 		`subsystem nqn.2026-11.org.example:s: the NGUID of namespace 1 is left out: "ef90": want 32 hexadecimal digits, not all 0`,
+		"subsystem nqn.2026-11.org.example:p: it passes commands to the controller /dev/nvme0, which isn't supported: its namespaces are left out",
 		`port tcp://192.0.2.1:4420: ANA group 2: state "odd": want optimized, non-optimized, inaccessible, persistent-loss or change: it is optimized here`,
 	}
 	if !slices.Equal(im.Notes, want) {
