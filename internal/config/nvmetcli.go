@@ -46,7 +46,8 @@ type (
 		Enable int       `json:"enable"`
 	}
 	nvmetPort struct {
-		Addr      nvmetAddr `json:"addr"`
+		Addr      nvmetAddr         `json:"addr"`
+		Param     map[string]string `json:"param"`
 		ANAGroups []struct {
 			GrpID looseID `json:"grpid"`
 			ANA   struct {
@@ -182,6 +183,27 @@ func (im *importer) note(format string, a ...any) {
 	im.notes = append(im.notes, nvme.Shown(fmt.Sprintf(format, a...)))
 }
 
+// nvmetSetting is a setting that this target has for everything together, or not at all.
+type nvmetSetting struct {
+	name  string
+	usual []string // what nvmet has it at unless it is set
+	here  string   // the key of the configuration; may be empty
+}
+
+// unlike notes the settings of a port or subsystem that somebody has set.
+func (im *importer) unlike(of string, has map[string]string, settings []nvmetSetting) {
+	for _, s := range settings {
+		v, ok := has[s.name]
+		switch {
+		case !ok, slices.Contains(s.usual, v):
+		case s.here == "":
+			im.note("%s: %s of %s is left out", of, s.name, v)
+		default:
+			im.note("%s: %s of %s is left out: here %s says it for all", of, s.name, v, s.here)
+		}
+	}
+}
+
 // hosts imports the secrets of hosts, and what they may be used with.
 func (im *importer) hosts(hosts []nvmetHost, file string) error {
 	a := &Authentication{Secrets: file, Optional: true} // with nvmet a host without a secret can simply connect
@@ -261,6 +283,15 @@ func (im *importer) port(p *nvmetPort, all []nvmetSubsystem) {
 			}
 		}
 	}
+	inline := "16384"
+	if e.Transport == nvme.TransportRDMA {
+		inline = "4096"
+	}
+	im.unlike("port "+e.String(), p.Param, []nvmetSetting{
+		{"inline_data_size", []string{"-1", inline}, "network.in_capsule"},
+		{"max_queue_size", []string{"-1", "128", "1024"}, "network.queue_depth"},
+		{"pi_enable", []string{"0"}, ""},
+	})
 	for i := range p.Referrals {
 		im.referral(e, &p.Referrals[i])
 	}
@@ -333,6 +364,7 @@ func (im *importer) subsystem(s *nvmetSubsystem) {
 	if cmp.Or(s.Attr["cntlid_min"], "1") != "1" || cmp.Or(s.Attr["cntlid_max"], "65519") != "65519" {
 		im.note("subsystem %s: the range of controller IDs is left out", s.NQN)
 	}
+	im.unlike("subsystem "+s.NQN, s.Attr, []nvmetSetting{{"qid_max", []string{"128"}, "limits.queues"}, {"pi_enable", []string{"0"}, ""}})
 	for _, p := range s.Passthru {
 		if p.Enable != 0 {
 			im.note("subsystem %s: it passes commands to the controller %s, which isn't supported: its namespaces are left out", s.NQN, p.Device.Path)

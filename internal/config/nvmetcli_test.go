@@ -284,6 +284,32 @@ func TestFromNVMeTCLINotes(t *testing.T) {
 	}
 }
 
+// TestFromNVMeTCLISettings: a setting of a port or a subsystem that is one of the whole target here, or none, is said where
+// somebody has set it, and not where nvmet has set it itself.
+func TestFromNVMeTCLISettings(t *testing.T) {
+	for _, x := range []struct{ trtype, param, attr, want string }{
+		{"tcp", `"inline_data_size": "-1", "max_queue_size": "-1", "pi_enable": "0"`, `"qid_max": "128", "pi_enable": "0"`, ""},
+		{"tcp", `"inline_data_size": "16384", "max_queue_size": "1024"`, ``, ""},
+		{"rdma", `"inline_data_size": "4096", "max_queue_size": "128"`, ``, ""},
+		{"tcp", `"inline_data_size": "4096"`, ``, "port tcp://192.0.2.1:4420: inline_data_size of 4096 is left out: here network.in_capsule says it for all"},
+		{"rdma", `"inline_data_size": "16384"`, ``, "port rdma://192.0.2.1:4420: inline_data_size of 16384 is left out: here network.in_capsule says it for all"},
+		{"tcp", `"max_queue_size": "64"`, ``, "port tcp://192.0.2.1:4420: max_queue_size of 64 is left out: here network.queue_depth says it for all"},
+		{"rdma", `"pi_enable": "1"`, ``, "port rdma://192.0.2.1:4420: pi_enable of 1 is left out"},
+		{"tcp", ``, `"qid_max": "4"`, "subsystem nqn.2026-11.org.example:s: qid_max of 4 is left out: here limits.queues says it for all"},
+		{"tcp", ``, `"pi_enable": "1"`, "subsystem nqn.2026-11.org.example:s: pi_enable of 1 is left out"},
+	} {
+		in := fmt.Sprintf(`{"ports": [{"addr": {"traddr": "192.0.2.1", "trsvcid": "4420", "trtype": %q}, "param": {%s}, "subsystems": ["nqn.2026-11.org.example:s"]}],
+  "subsystems": [{"nqn": "nqn.2026-11.org.example:s", "allowed_hosts": ["nqn.2026-11.org.example:h"], "attr": {%s}}]}`, x.trtype, x.param, x.attr)
+		im, err := FromNVMeTCLI("f", []byte(in), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Join(im.Notes, "\n"); got != x.want {
+			t.Errorf("%s, {%s}, {%s}: notes %q, want %q", x.trtype, x.param, x.attr, got, x.want)
+		}
+	}
+}
+
 func TestFromNVMeTCLIMistakes(t *testing.T) {
 	for _, x := range []struct{ text, want string }{
 		{"", "f:1: "},
