@@ -109,6 +109,7 @@ func TestDefaultSaid(t *testing.T) {
 		{"", "\ndrain_timeout: 5s", true},
 		{"", "\nnetwork: {queue_depth: 128}", true},
 		{"", "\nnetwork: {busy_poll: 250us}", true},
+		{"", "\nnetwork: {engines: 1}", true},
 		{"", "\nlimits: {connections: 1024, host_connections: 256, half_open: 512, host_half_open: 256, controllers: 1024}", true},
 		{"", "\nlimits: {queues: 64, memory: 256MiB, connect_timeout: 10s}", true},
 		{"", "", true},

@@ -202,14 +202,15 @@ func TestFromNVMeTCLIHostile(t *testing.T) {
 	}
 }
 
-// TestFromNVMeTCLISecrets: secrets go to a file of their own, or nowhere.
+// TestFromNVMeTCLISecrets: secrets go to a file of their own, or nowhere, as one of controllers for a host that has none.
 func TestFromNVMeTCLISecrets(t *testing.T) {
 	const in = `{
   "hosts": [
     {"nqn": "nqn.2026-11.org.example:a", "dhchap_dhgroup": "ffdhe2048", "dhchap_hash": "hmac(sha384)",
      "dhchap_key": "DHHC-1:01:Klyt2lDFBqajDAj6PuPkC5GkAPvTN6hKSspehqtPL5Ihp/yN:",
      "dhchap_ctrl_key": "DHHC-1:00:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh+KfiaR:"},
-    {"nqn": "nqn.2026-11.org.example:b"}
+    {"nqn": "nqn.2026-11.org.example:b"},
+    {"nqn": "nqn.2026-11.org.example:c", "dhchap_ctrl_key": "DHHC-1:00:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh+KfiaR:"}
   ],
   "subsystems": [{"nqn": "nqn.2026-11.org.example:s", "attr": {"allow_any_host": "1"}}]
 }`
@@ -219,6 +220,9 @@ func TestFromNVMeTCLISecrets(t *testing.T) {
 	}
 	if len(im.Secrets) != 1 || !strings.HasPrefix(im.Secrets[0].String(), "nqn.2026-11.org.example:a DHHC-1:01:Klyt2l") || im.Secrets[0].Controller == nil {
 		t.Errorf("%d hosts with secrets", len(im.Secrets))
+	}
+	if notes := strings.Join(im.Notes, "\n"); !strings.HasPrefix(notes, "host nqn.2026-11.org.example:c: its secrets are left out") {
+		t.Errorf("with a secret of controllers alone: notes %q", im.Notes)
 	}
 	out, err := im.Config.Marshal()
 	want := `authentication:

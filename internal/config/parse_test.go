@@ -108,6 +108,7 @@ var malformed = []mistake{
 	{"# caf\xe9\r\n" + good, "f:1: it is not UTF-8"},
 	{good + "lisen: []\n", `f:5: there is no key "lisen"; is "listen" meant?`},
 	{good + "  - volume: mem:1MiB\n    sise: 3\n", `f:6: there is no key "sise"; is "size" meant?`},
+	{good + "  create: {directroy: d}\n", `f:5: there is no key "directroy"; is "directory" meant?`},
 	{good + "    hosts: [" + nqn + "]\n", `f:5: there is no key "hosts" here`},
 	{good + "limits:\n\tqueues: 3\n", "f:6: the line is indented by a tab: want spaces"},
 	{good + "fnord\n", `f:5: want keys with values, as "key: value"`},
@@ -212,6 +213,7 @@ var extreme = []string{
 	"listen: [rdma://127.0.0.1:9090, tcp://127.0.0.1, \"tcp://[::]:9090\"]\nmetrics: 127.0.0.1:9090",
 	"  - {volume: disk, read_only: true}\n  - {volume: 'file:./disk', read_only: true}\nstate: disk/state",
 	"state: d\ncontrol: d/control\npcap: d/pcap",
+	"control: /" + strings.Repeat("x", 106), "network: {busy_poll: " + cli.MaxBusyPoll.String() + "}",
 }
 
 func TestParseExtreme(t *testing.T) {
@@ -249,6 +251,7 @@ var wrongSubsystems = []mistake{
 	{good + "  - size: 1MiB\n", "f:5: subsystems[0].namespaces[1].volume: it is missing"},
 	{good + "  - volume: mem:1MiB\n    uuid: 5\n", `f:6: subsystems[0].namespaces[1].uuid: "5": want one as 6e7f2a0e-`},
 	{good + "  - volume: mem:1MiB\n    nguid: 55\n", `f:6: subsystems[0].namespaces[1].nguid: "55": want 32 hexadecimal digits`},
+	{good + "  - volume: mem:1MiB\n    nguid: ef90689c6c46d44c89c14067801309a8f\n", `f:6: subsystems[0].namespaces[1].nguid: "ef90689c6c46d44c89c14067801309a8f": want 32 hexadecimal digits`},
 	{good + "  - volume: mem:1MiB\n    eui64: \"0000000000000000\"\n", "f:6: "},
 	{good + "  - volume: mem:1MiB\n    ana_group: 129\n", "f:6: subsystems[0].namespaces[1].ana_group 129: want 1 to 128"},
 	{good + "ana:\n- {group: 0, state: optimized}\n", "f:6: ana[0].group 0: want 1 to 128"},
@@ -371,10 +374,10 @@ func TestLoadErrors(t *testing.T) {
 		t.Error(err)
 	}
 	big := filepath.Join(t.TempDir(), "big")
-	if err := os.WriteFile(big, make([]byte, maxFile+1), 0o600); err != nil {
+	if err := os.WriteFile(big, append([]byte(good+"#"), bytes.Repeat([]byte{'x'}, maxFile-len(good))...), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Load(big); !errors.Is(err, ErrInvalid) {
+	if _, err := Load(big); err == nil || err.Error() != big+": more than 4194304 bytes" {
 		t.Error(err)
 	}
 	full := filepath.Join(t.TempDir(), "full") // as large as a file may be
