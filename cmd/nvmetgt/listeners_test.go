@@ -13,6 +13,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/config"
 	"github.com/nvme-anywhere/nvmeof/internal/soon"
 	"github.com/nvme-anywhere/nvmeof/nvme"
+	"github.com/nvme-anywhere/nvmeof/nvme/host"
 	"github.com/nvme-anywhere/nvmeof/tests/hostlib"
 )
 
@@ -63,6 +64,52 @@ func TestListenElsewhereInstead(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "the target listens on "+at.String()+",") || strings.Contains(err.Error(), "another nvmetgt") {
 		t.Error(err)
 	}
+}
+
+// TestListedWhileOpen: an endpoint that is taken away leaves the discovery log before it is closed, so that no host is
+// sent to where nobody listens.
+func TestListedWhileOpen(t *testing.T) {
+	s := started(t, &config.Config{Subsystems: []config.Subsystem{{NQN: narrowedNQN}}}, freeEndpoint(t))
+	t.Cleanup(s.close)
+	looks, err := come(t, s.cfg.Listen[0], staysNQN, func(c *host.Config) { c.SubNQN = nvme.DiscoveryNQN })
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := freeEndpoint(t)
+	next := s.cfg.Clone()
+	next.Listen = append(next.Listen, at)
+	if err := s.Apply(next, ""); err != nil {
+		t.Fatal(err)
+	}
+	state := func() (listed, open bool) {
+		t.Helper()
+		log, err := looks.Discovery(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range log.Entries {
+			addr, err := host.EntryAddr(&log.Entries[i])
+			listed = listed || err == nil && addr == at.Addr
+		}
+		_, err = come(t, at, staysNQN)
+		return listed, err == nil
+	}
+	if listed, open := state(); !listed || !open {
+		t.Fatalf("a new endpoint is listed: %v, open: %v", listed, open)
+	}
+	l := s.listeners[at]
+	for i, stop := range slices.Backward(l.stops) {
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+		if listed, open := state(); listed && !open {
+			t.Errorf("after step %d of %d it is closed, and still listed", len(l.stops)-i, len(l.stops))
+		}
+	}
+	if listed, open := state(); listed || open {
+		t.Errorf("an endpoint that is taken away is listed: %v, open: %v", listed, open)
+	}
+	l.stops = nil // all are done
 }
 
 // hanging is a target with a volume that can be made to hang.
