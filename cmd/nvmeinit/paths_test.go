@@ -2,6 +2,8 @@ package main
 
 import (
 	"net/netip"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/spf13/cobra"
@@ -10,6 +12,38 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/cli"
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
+
+// TestFabricsCapture: the transports of several paths are captured in one file, which goes on if one of them can't be
+// opened, and ends with the last.
+func TestFabricsCapture(t *testing.T) {
+	cmd, f := &cobra.Command{}, &connFlags{}
+	f.add(cmd, true)
+	f.pcap = filepath.Join(t.TempDir(), "paths.pcapng")
+	s := &fabrics{flags: f}
+	end := cli.Endpoint{Transport: nvme.TransportTCP, Addr: netip.MustParseAddrPort("192.0.2.1:4420")}
+	_, first, err := s.to(end)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.hostTraddr, end.Transport = "192.0.2.9", nvme.TransportRDMA
+	if _, _, err := s.to(end); err == nil || !strings.HasPrefix(err.Error(), "-w 192.0.2.9: ") {
+		t.Errorf("with an address that this host doesn't have: %v", err)
+	}
+	ended := func() bool {
+		select {
+		case <-first.capture.Done():
+			return true
+		default:
+			return false
+		}
+	}
+	if ended() {
+		t.Error("the capture has ended with the transport that can't be opened")
+	}
+	if err := s.Close(); err != nil || !ended() {
+		t.Errorf("at the end the capture has ended: %v, %v", ended(), err)
+	}
+}
 
 // TestFabricsShared: paths of one transport share it, whatever their addresses, and a path by TCP is not refused because
 // of faults, which are for those by RDMA.
