@@ -53,7 +53,7 @@ func (l *live) show(p *loadgen.Progress) {
 	l.shown = time.Now()
 	text := liveText(p)
 	if l.paths != nil {
-		text += "  " + pathsText(l.paths)
+		text += "  " + pathsText(l.paths.Paths(), l.paths.Waiting())
 	}
 	fmt.Fprint(l.w, "\r\033[K", fitted(l.name+": "+text, columns(l.w)))
 }

@@ -82,3 +82,31 @@ func TestPathText(t *testing.T) {
 		}
 	}
 }
+
+// TestPathsText: the line of a run counts the live paths, and names those that are not used as they might be.
+func TestPathsText(t *testing.T) {
+	access := func(s nvme.ANAState, err error) []multipath.Access {
+		return []multipath.Access{{NSID: 1, State: s, Err: err}}
+	}
+	for _, x := range []struct {
+		second  multipath.PathStatus
+		waiting int
+		want    string
+	}{
+		{multipath.PathStatus{State: multipath.Live}, 0, "paths 2/2"},
+		{multipath.PathStatus{State: multipath.Live, Access: access(nvme.ANAOptimized, nil)}, 0, "paths 2/2"},
+		{multipath.PathStatus{State: multipath.Live, Access: access(nvme.ANANonOptimized, nil)}, 0, "paths 2/2 (tcp://192.0.2.2:4420 non-optimized)"},
+		{multipath.PathStatus{State: multipath.Live, Access: access(nvme.ANAOptimized, errors.New("nvme: another disk"))}, 0,
+			"paths 2/2 (tcp://192.0.2.2:4420 not used: another disk)"},
+		{multipath.PathStatus{State: multipath.Reconnecting, Err: errors.New("cable out")}, 0, "paths 1/2 (tcp://192.0.2.2:4420 reconnecting)"},
+		{multipath.PathStatus{State: multipath.GivenUp}, 3, "paths 1/2 (tcp://192.0.2.2:4420 given up), 3 waiting"},
+	} {
+		x.second.Transport, x.second.Remote = nvme.TransportTCP, netip.MustParseAddrPort("192.0.2.2:4420")
+		first := multipath.PathStatus{
+			Transport: nvme.TransportRDMA, Remote: netip.MustParseAddrPort("192.0.2.1:4420"), State: multipath.Live, Access: access(nvme.ANAOptimized, nil),
+		}
+		if got := pathsText([]multipath.PathStatus{first, x.second}, x.waiting); got != x.want {
+			t.Errorf("%q, want %q", got, x.want)
+		}
+	}
+}

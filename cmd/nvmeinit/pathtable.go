@@ -46,9 +46,9 @@ func accessText(p *multipath.PathStatus) string {
 	return strings.Join(parts, ", ")
 }
 
-// pathsText is the short form for a live line: how many paths are live, and what is wrong with others.
-func pathsText(s *multipath.Subsystem) string {
-	paths := s.Paths()
+// pathsText is the short form for a live line: how many paths are live, what is wrong with others,
+// and how many requests wait for one.
+func pathsText(paths []multipath.PathStatus, waiting int) string {
 	live, ill := 0, ""
 	for i := range paths {
 		p := &paths[i]
@@ -63,8 +63,8 @@ func pathsText(s *multipath.Subsystem) string {
 		}
 	}
 	text := fmt.Sprintf("paths %d/%d%s", live, len(paths), ill)
-	if n := s.Waiting(); n > 0 {
-		text += fmt.Sprintf(", %d waiting", n)
+	if waiting > 0 {
+		text += fmt.Sprintf(", %d waiting", waiting)
 	}
 	return text
 }
