@@ -2,6 +2,7 @@ package tests
 
 import (
 	"bytes"
+	"fmt"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -36,10 +37,18 @@ func TestErase(t *testing.T) {
 			silent("format", "--nsid 2")
 			holds("1", "what was written", written)
 			holds("2", "zeroes", make([]byte, size))
-			silent("sanitize", "--sanact 3 --ovrpat 0x0f5a0f5a --owpass 2 --oipbp")
+			more := map[string]struct {
+				flag string
+				bit  int
+			}{"rdma": {" --ause", 1 << 3}, "tcp": {" --no-dealloc", 1 << 9}}[transport]
+			silent("sanitize", "--sanact 3 --ovrpat 0x0f5a0f5a --owpass 2 --oipbp"+more.flag)
 			eventually(t, cliTimeout, "it is sanitized", func() bool {
 				return strings.Contains(tgt.must(t, cliTimeout, transport, "sanitize-log"), "completed\n")
 			})
+			asked := fmt.Sprintf(`"cdw10_info": %d,`, 1<<8|2<<4|3|more.bit) // the command's dword 10
+			if log := tgt.must(t, cliTimeout, transport, "sanitize-log", "-o", "json"); !strings.Contains(log, asked) {
+				t.Errorf("the log doesn't have %s:\n%s", asked, log)
+			}
 			for _, nsid := range []string{"1", "2"} { // the last pass is the pattern itself, in little-endian order
 				holds(nsid, "the pattern", bytes.Repeat([]byte{0x5a, 0x0f, 0x5a, 0x0f}, size/4))
 			}

@@ -207,6 +207,41 @@ func TestShownText(t *testing.T) {
 	}
 }
 
+// TestNoCommands: a log that names no command, as a controller may have, is said to do so, and is valid JSON.
+func TestNoCommands(t *testing.T) {
+	for format, want := range map[cli.Format]string{
+		cli.Normal: "no commands", cli.JSON: `[{"command_set_identifier":0,"admin_cmd_set":{},"io_cmd_set":{}}]`,
+	} {
+		var b bytes.Buffer
+		if err := printEffects(&b, format, &nvme.EffectsLog{}); err != nil {
+			t.Fatal(err)
+		}
+		got := strings.TrimSpace(b.String())
+		if format == cli.JSON {
+			var compact bytes.Buffer
+			if err := json.Compact(&compact, b.Bytes()); err != nil {
+				t.Fatal(err)
+			}
+			got = compact.String()
+		}
+		if got != want {
+			t.Errorf("%v: %s, want %s", format, got, want)
+		}
+	}
+}
+
+// TestStatusMeaning: CSTS is put into words by its fields: RDY, CFS and SHST.
+func TestStatusMeaning(t *testing.T) {
+	for csts, want := range map[uint64]string{
+		0: "0x0 (not ready)", 1: "0x1 (ready)", 1 << 1: "0x2 (not ready, fatal)", 1<<1 | 1: "0x3 (ready, fatal)",
+		1<<2 | 1: "0x5 (ready, shutting down)", 2<<2 | 1: "0x9 (ready, shut down)", 2<<2 | 1<<1: "0xa (not ready, fatal, shut down)",
+	} {
+		if got := propertyField(nvme.PropCSTS, csts); got.text != want {
+			t.Errorf("%q, want %q", got.text, want)
+		}
+	}
+}
+
 // TestReservedNames: the values of TSAS that are reserved have nvme-cli's name for such values.
 func TestReservedNames(t *testing.T) {
 	for v, want := range map[uint8]string{0: "unrecognized", nvme.RDMACMS: "rdma-cm", nvme.RDMACMS + 1: "unrecognized", 0xff: "unrecognized"} {

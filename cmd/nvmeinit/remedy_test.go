@@ -7,6 +7,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma"
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
 	"github.com/nvme-anywhere/nvmeof/internal/cli"
 	"github.com/nvme-anywhere/nvmeof/nvme"
 	"github.com/nvme-anywhere/nvmeof/nvme/host"
@@ -35,6 +37,15 @@ func TestNoLocalAddress(t *testing.T) {
 		if said := f.explain(lost).Error(); !strings.Contains(said, want) || strings.Contains(said, "-w") != (given != "") {
 			t.Errorf("with -w %q: %s", given, said)
 		}
+	}
+}
+
+// TestNoResources: who is refused for lack of resources learns that this passes, and what ends it.
+func TestNoResources(t *testing.T) {
+	refused := &rdma.RejectError{Reason: verbs.RejectConsumer, Status: rdma.RejectNoResources}
+	said := new(connFlags).explain(&host.ConnectError{Stage: "connection", Err: refused}).Error()
+	if want := "out of resources: it stops, is drained or has too many connections; try again, or end others"; !strings.HasSuffix(said, want) {
+		t.Errorf("%q, want …%q", said, want)
 	}
 }
 
