@@ -485,6 +485,33 @@ func TestCounters(t *testing.T) {
 	}
 }
 
+// TestGivenBackUncounted: a host that leaves has failed nothing, though its event requests end with its connection, and
+// perhaps commands that wait for memory.
+func TestGivenBackUncounted(t *testing.T) {
+	tg := newTarget(t, newTestVolume(1<<20, 512))
+	s := connect(t, tg, testNQN, func(c *fakeConn) { c.allocNever = true })
+	before := tg.Snapshot()
+	event := s.admin.start(asyncEvent(100), nil)
+	read := s.io.start(ioCommand(nvme.OpRead, 0, 1, 0), make([]byte, 512))
+	s.io.hangUp(nil)
+	s.admin.hangUp(nil)
+	for _, r := range []*fakeRequest{event, read} {
+		if st := r.wait().Status(); st != nvme.StatusAbortSQDeleted {
+			t.Errorf("given back with %#x", uint16(st))
+		}
+	}
+	after := tg.Snapshot()
+	if got := after.Subsystems[0].Namespaces[0].IO; got != (IOStats{}) {
+		t.Errorf("the namespace counts %+v", got)
+	}
+	if got, want := after.Transports[0].IO, before.Transports[0].IO; got != want {
+		t.Errorf("the transport counts %+v, want %+v", got, want)
+	}
+	if n := after.Transports[0].InFlight; n != 0 {
+		t.Errorf("%d commands are in flight", n)
+	}
+}
+
 // TestRetired: a controller keeps the counters of its I/O queues that are gone, one with its connection, one by a
 // reset.
 func TestRetired(t *testing.T) {

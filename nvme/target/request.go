@@ -99,10 +99,12 @@ func (r *Request) respond(st nvme.Status) {
 		st = q.noteError(r, st)
 		r.logFailed(st)
 	}
-	ns := q.t.Now() - e.start
-	q.io.count(e.kind, st, ns, e.bytes)
-	if e.ns != nil {
-		e.ns.shards[q.shard].io.count(e.kind, st, ns, e.bytes)
+	if st.Code() != nvme.StatusAbortSQDeleted { // else its connection ended before it was completed
+		ns := q.t.Now() - e.start
+		q.io.count(e.kind, st, ns, e.bytes)
+		if e.ns != nil {
+			e.ns.shards[q.shard].io.count(e.kind, st, ns, e.bytes)
+		}
 	}
 	q.complete(&r.CQE)
 	r.CQE.SetCID(r.Cmd.CID())
