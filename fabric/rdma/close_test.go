@@ -519,6 +519,32 @@ func TestNothingAfterDisconnect(t *testing.T) {
 	}
 }
 
+// TestClosedIsNotFailed: connections that the engine ends, because their host has shut its controller down or is to go,
+// haven't failed.
+func TestClosedIsNotFailed(t *testing.T) {
+	r := newRig(t, rdma.TargetConfig{}, memory(t, 1<<20))
+	expect := func(what string) {
+		t.Helper()
+		c := r.listener.Counters()
+		waitFor(t, "the end of all connections", func() bool { return c.Connections.Load() == 0 })
+		if n := c.Failed.Load(); n != 0 {
+			t.Errorf("%s: %d connections failed", what, n)
+		}
+	}
+	for range 20 { // who ends the I/O queues first is a matter of luck
+		if err := r.connect(t, nil).Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	expect("closed by the host")
+	c := r.connect(t, nil)
+	if err := r.target.Drain(t.Context()); err != nil {
+		t.Error(err)
+	}
+	expect("drained")
+	_ = c.Close()
+}
+
 // TestEndsOfAHostsQueue: the core is told why a queue has ended, and only what neither side wanted counts as failed.
 func TestEndsOfAHostsQueue(t *testing.T) {
 	for name, x := range map[string]struct {

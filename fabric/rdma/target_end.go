@@ -129,7 +129,7 @@ func (c *targetConn) releaseLocked() {
 	c.queue.Closed(c.reason())
 	c.tearDown()
 	c.l.counters.Connections.Add(-1)
-	if !undisturbed(dead) {
+	if !undisturbed(dead) && !target.Orderly(dead) {
 		c.l.counters.Failed.Add(1)
 	}
 	c.l.cfg.Log.Debug("rdma: disconnected", "transport", "rdma", "remote", c.attr.Remote, "qid", c.attr.QID, "reason", dead)

@@ -148,7 +148,7 @@ func (c *controller) queueDown(q *Queue, err error) {
 		return
 	}
 	c.drop(q.qid, q)
-	if !orderly(err) {
+	if !Orderly(err) && !errors.Is(err, ErrControllerLost) { // of which destroy tells
 		c.t.log.Warn("I/O queue lost", q.identity("reason", err)...)
 	}
 }
@@ -165,6 +165,10 @@ func (c *controller) destroy(err error) {
 	c.live.Store(false)
 	if c.timer != nil {
 		c.timer.Stop()
+	}
+	gone := ErrControllerGone
+	if !Orderly(err) {
+		gone = ErrControllerLost
 	}
 	// A transport can't tell a host that ended its connections from one that was killed: the kernel closes their
 	// connections in the same way. Only a living host shuts its controller down first. But a host that Drain
@@ -185,13 +189,13 @@ func (c *controller) destroy(err error) {
 	if c.ana.Load() != nil && c.t.portAt(c.attr.Transport, c.attr.Local) == nil {
 		c.t.barAll() // nobody else may have what its port left it
 	}
-	if !orderly(err) {
+	if !Orderly(err) {
 		c.t.totals(c.attr.Transport).lostHosts++
 	}
 	c.t.mu.Unlock()
 
 	for _, q := range queues {
-		q.disconnect(ErrControllerGone)
+		q.disconnect(gone)
 	}
 	for _, r := range held {
 		r.respond(nvme.StatusAbortSQDeleted)
@@ -203,7 +207,7 @@ func (c *controller) destroy(err error) {
 	if err != nil {
 		args = append(args, "reason", err)
 	}
-	if orderly(err) {
+	if Orderly(err) {
 		c.t.log.Info("host disconnected", args...)
 	} else {
 		c.t.log.Warn("host lost", args...)

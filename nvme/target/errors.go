@@ -37,6 +37,8 @@ var (
 	ErrGaveWay = errors.New("made room for another connection")
 	// ErrControllerGone: another queue of the controller failed or was closed.
 	ErrControllerGone = errors.New("controller is gone")
+	// ErrControllerLost: the host of the controller was lost, as another queue shows. It wraps ErrControllerGone.
+	ErrControllerLost = fmt.Errorf("%w: its host was lost", ErrControllerGone)
 	// ErrReset: the host reset the controller, which deletes its I/O queues.
 	ErrReset = errors.New("controller was reset")
 	// ErrNoShutdown: the host closed its connections, or died, without a shutdown of the

@@ -241,7 +241,7 @@ func (q *Queue) Closing(err error) {
 // followed by Sent. It is the last call on a queue.
 func (q *Queue) Closed(err error) {
 	q.Closing(err)
-	q.lost = !orderly(err)
+	q.lost = !Orderly(err)
 	q.over()
 }
 
@@ -282,10 +282,11 @@ func (q *Queue) busy() int {
 	return max(0, q.inFlight()-len(q.ctrl.events.held))
 }
 
-// orderly reports whether a connection that ended with err was closed rather than lost.
-func orderly(err error) bool {
+// Orderly reports whether a connection that ended with err was closed rather than lost.
+func Orderly(err error) bool {
 	return err == nil || errors.Is(err, io.EOF) || errors.Is(err, ErrClosed) ||
-		errors.Is(err, ErrReset) || errors.Is(err, ErrControllerGone) || errors.Is(err, ErrRemoved) ||
+		errors.Is(err, ErrReset) || errors.Is(err, ErrRemoved) ||
+		errors.Is(err, ErrControllerGone) && !errors.Is(err, ErrControllerLost) ||
 		errors.Is(err, ErrNotAllowed) || errors.Is(err, ErrDraining) || errors.Is(err, ErrAuthentication) ||
 		errors.Is(err, ErrEndpointClosed)
 }

@@ -575,6 +575,24 @@ func TestClose(t *testing.T) {
 	}
 }
 
+// TestConnectionsOfALostHost: with a host that is lost all of its connections are, also those that the engine ends
+// because of that; with one that leaves none is.
+func TestConnectionsOfALostHost(t *testing.T) {
+	for err, failures := range map[error]uint64{errLost: 2, nil: 0, ErrNotAllowed: 0} {
+		var out bytes.Buffer
+		tg := newTargetWith(t, func(c *Config) { c.Log = slog.New(slog.NewTextHandler(&out, nil)) }, newTestVolume(1<<20, 512))
+		s := connect(t, tg, testNQN)
+		s.admin.hangUp(err)
+		s.io.waitClosed()
+		if n := tg.Snapshot().Transports[0]; n.Disconnects != 2 || n.Failures != failures {
+			t.Errorf("%v: %d disconnects, %d failures, want 2 and %d", err, n.Disconnects, n.Failures, failures)
+		}
+		if !errors.Is(s.io.reason, ErrControllerGone) || strings.Contains(out.String(), "I/O queue lost") {
+			t.Errorf("%v: the I/O queue ended because of %v, and the log says\n%s", err, s.io.reason, &out)
+		}
+	}
+}
+
 // TestProbe: a connection that ends before Connect, like a port scan's, doesn't count as a lost host; one that was let
 // in does.
 func TestProbe(t *testing.T) {
