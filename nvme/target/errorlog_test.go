@@ -166,6 +166,58 @@ func TestSMARTCounts(t *testing.T) {
 	}
 }
 
+// TestSMARTKeepsCounts: the counts of a subsystem never decrease, whatever namespaces are removed and while they are; the
+// last commands of one that goes are among them.
+func TestSMARTKeepsCounts(t *testing.T) {
+	v := newTestVolume(1<<20, 512)
+	tg := newTarget(t, newTestVolume(1<<20, 512), v)
+	s := connect(t, tg, testNQN)
+	defer s.close()
+	sub := tg.sortedSubsystems()[0]
+	reads := func(nsid uint32) uint64 {
+		t.Helper()
+		page := make([]byte, nvme.SMARTLogSize)
+		s.admin.must(getLog(nvme.GetLogPage{LID: nvme.LogSMART, NSID: nsid, Length: nvme.SMARTLogSize}), page)
+		var p nvme.SMARTLog
+		if err := p.Parse(page); err != nil {
+			t.Fatal(err)
+		}
+		return p.HostReads.Uint64()
+	}
+	read := func(nsid uint32) nvme.Command {
+		return command(func(c *nvme.Command) { c.SetIO(nvme.OpRead, nsid, 0, 1, 0) })
+	}
+	s.io.must(read(1), make([]byte, 512))
+	s.io.must(read(2), make([]byte, 512))
+	v.setHold(true)
+	last := s.io.start(read(2), make([]byte, 512))
+	<-v.arrived
+	wait, err := sub.TakeNamespace(2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := reads(nvme.NSIDAll); n != 2 {
+		t.Errorf("%d reads while the namespace goes, want 2", n)
+	}
+	v.release()
+	last.wait()
+	wait()
+	for range 2 {
+		if n := reads(nvme.NSIDAll); n != 3 {
+			t.Errorf("%d reads when it has gone, want 3", n)
+		}
+		if _, err := sub.AddNamespace(NamespaceConfig{NSID: 2, Volume: newTestVolume(1<<20, 512)}); err != nil {
+			t.Fatal(err)
+		}
+		if all, one := reads(nvme.NSIDAll), reads(2); all != 3 || one != 0 {
+			t.Errorf("%d reads, of a new namespace %d, want 3 and 0", all, one)
+		}
+		if err := sub.RemoveNamespace(2); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // TestFieldInError: a command with a wrong field is refused, and the error log names the field: its first byte in the
 // command, and in bits 10:8 its bit there (NVMe base, "Error Information Log Entry").
 func TestFieldInError(t *testing.T) {

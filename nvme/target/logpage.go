@@ -1,6 +1,8 @@
 package target
 
 import (
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/nvme-anywhere/nvmeof/nvme"
@@ -203,35 +205,76 @@ func (c *controller) effectsLog() []byte {
 // counts are real, and start with the target. Which commands each counts is defined by the NVM command set ("SMART Data
 // Units Read Command", "SMART Host Read Command", "User Data Out Command").
 func (c *controller) smartLog(nsid uint32) ([]byte, nvme.Status, uint16) {
-	all := c.sub.all()
-	if nsid != nvme.NSIDNone && nsid != nvme.NSIDAll {
-		ns := c.namespace(nsid)
-		if ns == nil {
-			return nil, nvme.StatusInvalidNamespace, offNSID
-		}
-		all = []*Namespace{ns}
-	}
-	var n [opKinds]struct{ ops, bytes uint64 }
-	var media uint64
-	for _, ns := range all {
-		for i := range ns.shards {
-			for k := range n {
-				ops, bytes := ns.shards[i].io.kind[k].totals()
-				n[k].ops, n[k].bytes = n[k].ops+ops, n[k].bytes+bytes
-			}
-		}
-		media += ns.mediaErrors.Load()
+	var n health
+	if nsid == nvme.NSIDNone || nsid == nvme.NSIDAll {
+		n = c.sub.health()
+	} else if ns := c.namespace(nsid); ns != nil {
+		n.add(ns)
+	} else {
+		return nil, nvme.StatusInvalidNamespace, offNSID
 	}
 	p := nvme.SMARTLog{
 		AvailableSpare:   100,
-		DataUnitsRead:    nvme.SMARTDataUnits(n[opRead].bytes + n[opCompare].bytes + n[opVerify].bytes),
-		DataUnitsWritten: nvme.SMARTDataUnits(n[opWrite].bytes + n[opCopy].bytes),
-		HostReads:        nvme.Uint128From(n[opRead].ops + n[opCompare].ops + n[opCopy].ops),
-		HostWrites:       nvme.Uint128From(n[opWrite].ops + n[opCopy].ops),
+		DataUnitsRead:    nvme.SMARTDataUnits(n.of[opRead].bytes + n.of[opCompare].bytes + n.of[opVerify].bytes),
+		DataUnitsWritten: nvme.SMARTDataUnits(n.of[opWrite].bytes + n.of[opCopy].bytes),
+		HostReads:        nvme.Uint128From(n.of[opRead].ops + n.of[opCompare].ops + n.of[opCopy].ops),
+		HostWrites:       nvme.Uint128From(n.of[opWrite].ops + n.of[opCopy].ops),
 		PowerCycles:      nvme.Uint128From(1),
 		PowerOnHours:     nvme.Uint128From(uint64(time.Duration(c.t.Now()) / time.Hour)),
-		MediaErrors:      nvme.Uint128From(media),
+		MediaErrors:      nvme.Uint128From(n.media),
 		ErrorLogEntries:  nvme.Uint128From(c.errors.total()),
 	}
 	return p.AppendTo(nil), 0, 0
+}
+
+// health is what a SMART log counts of namespaces.
+type health struct {
+	of    [opKinds]struct{ ops, bytes uint64 }
+	media uint64
+}
+
+func (h *health) add(ns *Namespace) {
+	for i := range ns.shards {
+		for k := range h.of {
+			ops, bytes := ns.shards[i].io.kind[k].totals()
+			h.of[k].ops, h.of[k].bytes = h.of[k].ops+ops, h.of[k].bytes+bytes
+		}
+	}
+	h.media += ns.mediaErrors.Load()
+}
+
+// departed are namespaces that were removed. A subsystem's counts include theirs, as they never decrease.
+type departed struct {
+	mu    sync.Mutex
+	gone  health
+	going []*Namespace // removed, but commands may still be counted in them
+}
+
+// health returns what all namespaces that there have been have counted.
+func (s *Subsystem) health() health {
+	s.departed.mu.Lock()
+	defer s.departed.mu.Unlock()
+	h := s.departed.gone
+	for _, ns := range slices.Concat(s.all(), s.departed.going) {
+		h.add(ns)
+	}
+	return h
+}
+
+// leave says that a namespace isn't in the table any more from take on.
+func (d *departed) leave(ns *Namespace, take func()) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	take()
+	d.going = append(d.going, ns)
+}
+
+// left says that nothing uses a namespace any more.
+func (d *departed) left(ns *Namespace) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if i := slices.Index(d.going, ns); i >= 0 { // else the target closes, or has not served it
+		d.going = slices.Delete(d.going, i, i+1)
+		d.gone.add(ns)
+	}
 }

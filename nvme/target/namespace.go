@@ -184,6 +184,7 @@ func (ns *Namespace) letGo() {
 			ns.unwatch()
 		}
 		ns.sub.t.buffers.remove(ns.volume)
+		ns.sub.departed.left(ns)
 	})
 }
 

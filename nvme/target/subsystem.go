@@ -26,6 +26,7 @@ type Subsystem struct {
 	// namespaces is indexed by NSID less one, with nil where there is none; it is replaced as a whole.
 	namespaces atomic.Pointer[[]*Namespace]
 	change     sync.Mutex // one change of namespaces at a time
+	departed   departed
 
 	managed    *managed // nil if hosts can't create namespaces
 	sanitize   sanitizer

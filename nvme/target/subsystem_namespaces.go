@@ -214,7 +214,7 @@ func (s *Subsystem) takeNamespace(nsid uint32, by *controller) (*Namespace, erro
 	table[nsid-1] = nil
 	s.t.mu.Lock()
 	had := s.t.having(ns, by) // later, the NSID may be that of a namespace that isn't attached to all of them
-	s.namespaces.Store(&table)
+	s.departed.leave(ns, func() { s.namespaces.Store(&table) })
 	s.t.countANA(ns)
 	s.t.mu.Unlock()
 	s.forgetFeatures(nsid) // before a new one is given its identifier
