@@ -85,7 +85,7 @@ var controllerFamilies = prepared(
 	controllerFamily{name: "controller_commands_total", kind: "counter", help: "Commands the controller has completed, in error too.",
 		of: "op", values: opNames,
 		read: func(v *controllerView, i int) uint64 { return v.op(i).Ops }},
-	controllerFamily{name: "controller_bytes_total", kind: "counter", help: "Bytes of data of the commands the controller has completed.",
+	controllerFamily{name: "controller_bytes_total", kind: "counter", help: "Bytes of data of the commands the controller has completed without error.",
 		of: "op", values: opNames[:2],
 		read: func(v *controllerView, i int) uint64 { return v.op(i).Bytes }},
 	controllerFamily{name: "controller_command_seconds_total", kind: "counter",

@@ -18,7 +18,7 @@ func newIOMetrics(name, what string, of ...string) ioMetrics {
 	with := func(l string) []string { return append(of[:len(of):len(of)], l) }
 	return ioMetrics{
 		commands: counter(name+"_commands_total", "Commands "+what+" has completed, in error too.", with("op")...),
-		bytes:    counter(name+"_bytes_total", "Bytes of data of the commands "+what+" has completed.", with("op")...),
+		bytes:    counter(name+"_bytes_total", "Bytes of data of the commands "+what+" has completed without error.", with("op")...),
 		errors: counter(name+"_command_errors_total",
 			"Commands "+what+" has completed in error, by status code type.", with("type")...),
 		sampled: counter(name+"_sampled_commands_total", "Commands whose stages were measured.", of...),

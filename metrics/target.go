@@ -47,14 +47,14 @@ var (
 	namespaceInfo     = gauge("namespace_info", "The volume of a namespace, with the value 1.", "subsystem", "nsid", "kind", "path")
 	namespaceSize     = gauge("namespace_size_bytes", "Size of the namespace.", "subsystem", "nsid")
 	namespaceReadOnly = gauge("namespace_read_only", "1 where the namespace is write protected.", "subsystem", "nsid")
-	namespaceInFlight = gauge("namespace_requests_in_flight", "Requests that the volume has now.", "subsystem", "nsid")
+	namespaceInFlight = gauge("namespace_requests_in_flight", "Commands that use the namespace now: they wait for memory, data or the volume, or are being answered.", "subsystem", "nsid")
 	namespaceDiscards = counter("namespace_discarded_ranges_total", "Ranges that the volume was told to discard.", "subsystem", "nsid")
 	namespaceZeroes   = counter("namespace_zeroed_ranges_total", "Ranges that the volume was told to fill with zeroes.", "subsystem", "nsid")
 	namespaceBad      = gauge("namespace_uncorrectable_blocks", "Blocks that hosts marked with Write Uncorrectable.", "subsystem", "nsid")
 	namespaceResv     = gauge("namespace_reservation_type",
 		"Type of the reservation that is held, 1 to 6 as NVMe numbers them; 0 for none.", "subsystem", "nsid")
 	namespaceResvRegs = gauge("namespace_registrants", "Hosts that are registered for reservations.", "subsystem", "nsid")
-	namespaceMedia    = counter("namespace_media_errors_total", "Failures of the volume that hosts saw as media errors.", "subsystem", "nsid")
+	namespaceMedia    = counter("namespace_media_errors_total", "Media errors that hosts saw: failures of the volume, and blocks that hosts had marked with Write Uncorrectable.", "subsystem", "nsid")
 )
 
 func collectTarget(ch chan<- prometheus.Metric, s *target.Snapshot) {

@@ -59,7 +59,7 @@ type NamespaceStats struct {
 	Size        uint64 // bytes
 	ReadOnly    bool
 	Users       int    // requests that use it now
-	MediaErrors uint64 // errors of the volume that hosts saw as media errors
+	MediaErrors uint64 // errors that hosts saw, of the volume and of marked blocks
 	Discards    uint64 // ranges that the volume was told to discard
 	WriteZeroes uint64 // ranges that the volume was told to fill with zeroes
 
