@@ -206,7 +206,7 @@ func (j *job) catchUp() int64 {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	n := min(j.unstarted(nanotime()), uint64(longestCatchUp/quickest))
-	return quickest * min(int64(n), j.quota, j.left/int64(j.task.spec.largestBlock()))
+	return quickest * min(int64(n), j.left/int64(j.task.spec.largestBlock()))
 }
 
 // due reports whether the next operation of the plan is due. Called with mu held.
@@ -218,13 +218,14 @@ func (j *job) take() {
 	j.ready.Store(int32(len(j.free)))
 }
 
-// unstarted returns approximately how many operations of the plan were due by until and have not begun. Called with
-// mu held.
+// unstarted returns approximately how many operations of the plan were due by until and have not begun: no more than
+// the job has left to do. Called with mu held.
 func (j *job) unstarted(until int64) uint64 {
 	if j.plan == nil || j.left <= 0 || j.quota <= 0 {
 		return 0
 	}
-	return j.plan.expected(until - j.start)
+	room := (j.left-1)/int64(j.task.spec.smallestBlock()) + 1
+	return min(j.plan.expected(until-j.start), uint64(min(j.quota, room)))
 }
 
 // leave announces that no more operations will come, apart from those that follow from outstanding ones.

@@ -199,20 +199,34 @@ func testNoCoordinatedOmission(t *testing.T, change func(*Spec)) {
 	}
 }
 
-// Operations that the device can't keep up with are reported.
+// Operations that the device can't keep up with are reported: those that were due, if the job would have begun them.
 func TestUnstarted(t *testing.T) { synctest.Test(t, testUnstarted) }
 
 func testUnstarted(t *testing.T) {
-	d := &fakeDevice{delay: 10 * time.Millisecond}
-	s := spec("randread")
-	s.IODepth, s.RateIOPS[Read], s.Runtime = 1, 10_000, 100*time.Millisecond
-	res := mustRun(t, d, s)
-	// The eleventh may or may not begin as the time ends.
-	if done := res.Ops[Read].IOs; done < 10 || done > 11 || done+res.Unstarted < 1000 || done+res.Unstarted > 1001 {
-		t.Errorf("%d done and %d not started of 1000 due", done, res.Unstarted)
-	}
-	if res.Duration != s.Runtime { // what is under way in the end was due before
-		t.Errorf("measured for %v, want %v", res.Duration, s.Runtime)
+	for _, c := range []struct {
+		name  string
+		limit func(*Spec)
+		due   uint64
+	}{
+		{"a runtime", func(*Spec) {}, 1000},
+		{"a number of operations", func(s *Spec) { s.NumberIOs = 30 }, 30},
+		{"a number of operations that aren't due", func(s *Spec) { s.NumberIOs = 2000 }, 1000},
+		{"a size", func(s *Spec) { s.Size = 40 * 4096 }, 40},
+		{"an amount and a half operation", func(s *Spec) { s.IOSize = 40*4096 + 2048 }, 41},
+		{"both", func(s *Spec) { s.NumberIOs, s.Size = 50, 40*4096 }, 40},
+	} {
+		d := &fakeDevice{delay: 10 * time.Millisecond}
+		s := spec("randread")
+		s.IODepth, s.RateIOPS[Read], s.Runtime = 1, 10_000, 100*time.Millisecond
+		c.limit(&s)
+		res := mustRun(t, d, s)
+		// The eleventh may or may not begin as the time ends.
+		if done := res.Ops[Read].IOs; done < 10 || done > 11 || done+res.Unstarted < c.due || done+res.Unstarted > c.due+1 {
+			t.Errorf("%s: %d done and %d not started of %d due", c.name, done, res.Unstarted, c.due)
+		}
+		if res.Duration != s.Runtime { // what is under way in the end was due before
+			t.Errorf("%s: measured for %v, want %v", c.name, res.Duration, s.Runtime)
+		}
 	}
 }
 
