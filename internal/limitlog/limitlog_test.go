@@ -29,6 +29,9 @@ func TestRate(t *testing.T) {
 		if n := strings.Count(out.String(), "detail"); n != 3*Burst {
 			t.Errorf("%d debug messages, want %d", n, 3*Burst)
 		}
+		if strings.Contains(out.String(), "messages_left_out") {
+			t.Errorf("messages are said to be left out before the first that passes after them:\n%s", out.String())
+		}
 		out.Reset()
 		time.Sleep(time.Second)
 		for range 2 * Rate {
@@ -36,6 +39,17 @@ func TestRate(t *testing.T) {
 		}
 		if n := strings.Count(out.String(), "later"); n != Rate+OwnBurst || !strings.Contains(out.String(), "messages_left_out=195") {
 			t.Errorf("%d messages, want %d and the number left out:\n%s", n, Rate+OwnBurst, out.String())
+		}
+		// A long silence doesn't let more pass at once.
+		for range 2 {
+			out.Reset()
+			time.Sleep(24 * time.Hour)
+			for range 3 * Burst {
+				l.Info("again")
+			}
+			if n := strings.Count(out.String(), "again"); n != Burst+OwnBurst {
+				t.Errorf("%d messages after a day, want %d", n, Burst+OwnBurst)
+			}
 		}
 	})
 }
