@@ -74,7 +74,7 @@ func TestPlots(t *testing.T) {
 	w.Tails = []Tail{{{0, 1000}, {50, 2000}, {99, 9000}}, {{0, 3000}, {90, 5000}}}
 	for path := range w.Paths {
 		var c Course
-		for i, ios := range []uint64{100, 0, 300} {
+		for i, ios := range [][]uint64{{100, 0, 300, 200}, {100, 0, 300}}[path] {
 			s := loadgen.Sample{At: time.Duration(i+2) * time.Second, Length: time.Second}
 			s.IOs[loadgen.Write] = ios
 			if ios > 0 {
@@ -89,8 +89,8 @@ func TestPlots(t *testing.T) {
 		"IOPS over depth, rdma: 0 1:100 16:2500(2000-3000)", "IOPS over depth, tcp: 1 1:100 16:1000",
 		"Latency over depth, rdma p50: 0 1:18000 16:9000", "Latency over depth, rdma p99: 0 dashed 1:60000 16:30000",
 		"Latency over depth, tcp p50: 1 1:18000 16:18000(9000-18000)", "Latency over depth, tcp p99: 1 dashed 1:60000 16:60000",
-		"IOPS over time, rdma: 0 0.5:100 1.5:0 2.5:300", "IOPS over time, tcp: 1 0.5:100 1.5:0 2.5:300",
-		"Latency over time, rdma p50: 0 0.5:1000 2.5:1000", "Latency over time, rdma p99: 0 dashed 0.5:5000 2.5:5000",
+		"IOPS over time, rdma: 0 0.5:100 1.5:0 2.5:300 3.5:200", "IOPS over time, tcp: 1 0.5:100 1.5:0 2.5:300",
+		"Latency over time, rdma p50: 0 0.5:1000 2.5:1000 3.5:1000", "Latency over time, rdma p99: 0 dashed 0.5:5000 2.5:5000 3.5:5000",
 		"Latency over time, tcp p50: 1 0.5:2000 2.5:2000", "Latency over time, tcp p99: 1 dashed 0.5:10000 2.5:10000",
 		"Latency percentiles at depth 16, rdma: 0 0:1000 50:2000 99:9000", "Latency percentiles at depth 16, tcp: 1 0:3000 90:5000",
 	}
@@ -102,7 +102,7 @@ func TestPlots(t *testing.T) {
 		x    float64
 		low  string
 		high string
-	}{{16, "0", "3k"}, {16, "5 µs", "100 µs"}, {2.5, "0", "300"}, {2.5, "500 ns", "20 µs"}, {99, "500 ns", "10 µs"}} {
+	}{{16, "0", "3k"}, {16, "5 µs", "100 µs"}, {3.5, "0", "300"}, {3.5, "500 ns", "20 µs"}, {99, "500 ns", "10 µs"}} {
 		ticks := charts[i].y.ticks
 		if low, high := ticks[0].label, ticks[len(ticks)-1].label; charts[i].x.at(c.x) != 1 || low != c.low || high != c.high {
 			t.Errorf("%s: %v is at %v, from %s to %s, want 1, %s, %s", charts[i].Title, c.x, charts[i].x.at(c.x), low, high, c.low, c.high)
@@ -126,6 +126,25 @@ func TestPlots(t *testing.T) {
 	}
 	if note := one.overDepth()[0].Note; note != "" {
 		t.Errorf("one repeat has the note %q", note)
+	}
+}
+
+// TestBounds: an axis reaches around all values and the ranges around them, whichever comes first.
+func TestBounds(t *testing.T) {
+	ranged := line{points: []point{{1, 6, 4, 7}, {2, 5, 2, 9}, {3, 6, 4, 7}}}
+	plain := line{points: []point{{1, 1, 1, 1}, {2, 3, 3, 3}, {3, 12, 12, 12}}}
+	for _, c := range []struct {
+		lines     []line
+		low, high float64
+	}{
+		{[]line{ranged}, 2, 9},
+		{[]line{ranged, plain}, 1, 12},
+		{[]line{plain, ranged}, 1, 12},
+		{[]line{{}}, 0, 1},
+	} {
+		if low, high := bounds(c.lines); low != c.low || high != c.high {
+			t.Errorf("%+v: from %v to %v, want from %v to %v", c.lines, low, high, c.low, c.high)
+		}
 	}
 }
 

@@ -57,7 +57,7 @@ type Work struct {
 // Depth is what was measured at one depth.
 type Depth struct {
 	Depth int
-	Runs  [][]Figures // by path, by repeat
+	Runs  [][]Figures // by path, by repeat; each repeat ran over all paths
 }
 
 // Tail is the distribution of latencies over all repeats.
@@ -114,11 +114,10 @@ func (d *Depth) Spread(path int, m Metric) Spread {
 // Ratio returns the ratio of a metric on one path to that on another. It is computed for each repeat, since
 // whatever disturbed the machine in that time disturbed both.
 func (d *Depth) Ratio(path, base int, m Metric) Spread {
-	n := min(len(d.Runs[path]), len(d.Runs[base]))
-	values := make([]float64, 0, n)
-	for i := range n {
+	values := make([]float64, 0, len(d.Runs[path]))
+	for i, f := range d.Runs[path] {
 		if b := m.Of(d.Runs[base][i]); b > 0 {
-			values = append(values, m.Of(d.Runs[path][i])/b)
+			values = append(values, m.Of(f)/b)
 		}
 	}
 	if len(values) == 0 {

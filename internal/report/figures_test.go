@@ -87,6 +87,9 @@ func TestPageCards(t *testing.T) {
 			t.Errorf("the page doesn't have %s", want)
 		}
 	}
+	if legend := textOf(page, "ul"); len(legend) != 1 || strings.ReplaceAll(legend[0], "\n", "") != "rdma|tcp" {
+		t.Errorf("the legend is %q, want both paths", legend)
+	}
 	w.Paths, w.Tails, w.Course = w.Paths[:1], w.Tails[:1], w.Course[:1]
 	page = pageOf(t, w)
 	for _, want := range []string{
@@ -96,6 +99,9 @@ func TestPageCards(t *testing.T) {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page of one path doesn't have %s", want)
 		}
+	}
+	if n := strings.Count(page, `<div class="name">`); n != 4 {
+		t.Errorf("the page of one path has %d main figures, want 4", n)
 	}
 }
 

@@ -212,13 +212,14 @@ func TestRatios(t *testing.T) {
 
 func TestFormat(t *testing.T) {
 	for ns, want := range map[float64]string{
-		0: "0 ns", 740: "740 ns", 1000: "1 µs", 9999: "10 µs", 12_345: "12.3 µs", 999_900: "1 ms", 1.5e6: "1.5 ms", 2e9: "2 s",
+		0: "0 ns", 740: "740 ns", 1000: "1 µs", 9999: "10 µs", 12_345: "12.3 µs", 123_456: "123 µs", 999_900: "1 ms", 1.5e6: "1.5 ms", 2e9: "2 s",
+		1234.5e9: "1234 s",
 	} {
 		if got := TimeText(ns); got != want {
 			t.Errorf("%v ns is %q, want %q", ns, got, want)
 		}
 	}
-	if got := short(1_250_000) + short(50_000) + short(7); got != "1.25M50k7" {
+	if got := short(1_250_000) + short(50_000) + short(1000) + short(999) + short(0.5); got != "1.25M50k1k9990.5" {
 		t.Error(got)
 	}
 }
