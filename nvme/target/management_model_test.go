@@ -49,6 +49,7 @@ type modelController struct {
 	*session
 	host    int
 	changed map[uint32]bool
+	event   *fakeRequest // the Asynchronous Event Request that is outstanding
 }
 
 // modelNamespace is a namespace as it must be.
@@ -59,10 +60,10 @@ type modelNamespace struct {
 	block              int
 	blocks             uint64
 	has                map[*modelController]bool
-	differs            map[int]bool // hosts whose attachment isn't the default
-	data               [modelBlocks]byte
-	volume             *testVolume // of the operator
-	uuid               byte        // likewise
+	differs            map[int]bool    // hosts whose attachment isn't the default
+	data               map[uint64]byte // by block; 0 for others
+	volume             *testVolume     // of the operator
+	uuid               byte            // likewise
 	keys               map[int]uint64
 	kind               nvme.ResvType
 	holder             int
@@ -111,7 +112,7 @@ func (m *managementModel) run(steps int) {
 	}
 	all := []step{
 		{6, m.create}, {4, m.remove}, {1, m.removeAll}, {20, m.attach}, {4, m.connect}, {3, m.disconnect},
-		{2, m.operator}, {15, m.register}, {15, m.acquire}, {8, m.release}, {25, m.write}, {4, m.protect}, {1, m.restart},
+		{2, m.operator}, {4, m.resize}, {15, m.register}, {15, m.acquire}, {8, m.release}, {25, m.write}, {4, m.protect}, {1, m.restart},
 	}
 	total := 0
 	for _, s := range all {
@@ -175,7 +176,7 @@ func (m *managementModel) create() {
 	c := m.anyController()
 	format := m.rnd.IntN(2)
 	n := &modelNamespace{created: true, private: m.rnd.IntN(3) == 0, block: createdBlocks[format], blocks: uint64(modelBlocks + m.rnd.IntN(60)),
-		has: map[*modelController]bool{}, differs: map[int]bool{}, keys: map[int]uint64{}}
+		data: map[uint64]byte{}, has: map[*modelController]bool{}, differs: map[int]bool{}, keys: map[int]uint64{}}
 	if m.rnd.IntN(8) == 0 {
 		n.blocks = m.free()/uint64(n.block) + uint64(m.rnd.IntN(2))
 	}
@@ -330,6 +331,8 @@ func (m *managementModel) connect() {
 	host := 1 + m.rnd.IntN(modelHosts)
 	c := &modelController{session: connectAs(m.t, m.tg, host), host: host, changed: map[uint32]bool{}}
 	m.hosts = append(m.hosts, c)
+	enableEvents(c.admin, nvme.AENNamespace)
+	c.event = c.admin.start(asyncEvent(1), nil)
 	m.note("host %d connects as %d", host, c.cntlid)
 	for _, n := range m.ns {
 		n.offer(c)
@@ -360,8 +363,8 @@ func (m *managementModel) operator() {
 		return
 	}
 	m.uuids++
-	n := &modelNamespace{nsid: nsid, block: 512, blocks: operatorsSize / 512, has: map[*modelController]bool{}, differs: map[int]bool{}, keys: map[int]uint64{},
-		volume: newTestVolume(operatorsSize, 512), uuid: m.uuids}
+	n := &modelNamespace{nsid: nsid, block: 512, blocks: operatorsSize / 512, data: map[uint64]byte{}, has: map[*modelController]bool{}, differs: map[int]bool{},
+		keys: map[int]uint64{}, volume: newTestVolume(operatorsSize, 512), uuid: m.uuids}
 	if _, err := sub.AddNamespace(n.config()); err != nil {
 		m.failf("%v", err)
 	}
@@ -371,6 +374,23 @@ func (m *managementModel) operator() {
 		if n.offer(c) {
 			c.changed[nsid] = true
 		}
+	}
+}
+
+// resize has a volume of the operator grow, or shrink and keep what it holds.
+func (m *managementModel) resize() {
+	n := m.ns[1+uint32(m.rnd.IntN(operatorsMost))]
+	if n == nil {
+		return
+	}
+	n.blocks = modelBlocks + uint64(m.rnd.IntN(operatorsSize/512-modelBlocks+1))
+	n.volume.info.Size = int64(n.blocks) * int64(n.block)
+	if err := n.volume.Refresh(); err != nil {
+		m.failf("%v", err)
+	}
+	m.note("%d has %d blocks", n.nsid, n.blocks)
+	for c := range n.has {
+		c.changed[n.nsid] = true
 	}
 }
 
@@ -531,13 +551,15 @@ func (m *managementModel) release() {
 	m.note("host %d release %d of %d type %d %+v: %#x", c.host, a, nsid, kind, k, uint16(want))
 }
 
-// write writes a block, or reads one.
+// write writes a block, or reads one: one of the first, or one at the end or beyond it.
 func (m *managementModel) write() {
 	c, nsid, write := m.anyController(), m.anyNSID(), m.rnd.IntN(2) == 0
-	n, lba := m.ns[nsid], m.rnd.IntN(modelBlocks)
-	block := 512
+	n, lba, block := m.ns[nsid], uint64(m.rnd.IntN(modelBlocks)), 512
 	if n != nil {
 		block = n.block
+		if m.rnd.IntN(3) == 0 {
+			lba = n.blocks - 2 + uint64(m.rnd.IntN(4))
+		}
 	}
 	value := byte(m.rnd.Uint32())
 	data, op := bytes.Repeat([]byte{value}, block), nvme.OpWrite
@@ -551,9 +573,11 @@ func (m *managementModel) write() {
 		want = nvme.StatusReservationConflict
 	case write && n.protected:
 		want = nvme.StatusNamespaceWriteProtected
+	case lba >= n.blocks:
+		want = nvme.StatusLBAOutOfRange
 	}
-	m.expect(c.io, command(func(cmd *nvme.Command) { cmd.SetIO(op, nsid, uint64(lba), 1, 0) }), data, want)
-	m.note("host %d %#x of %d: %#x", c.host, op, nsid, uint16(want))
+	m.expect(c.io, command(func(cmd *nvme.Command) { cmd.SetIO(op, nsid, lba, 1, 0) }), data, want)
+	m.note("host %d %#x of %d at %d: %#x", c.host, op, nsid, lba, uint16(want))
 	switch {
 	case want != nvme.StatusSuccess:
 	case write:
@@ -626,6 +650,7 @@ func (m *managementModel) check() {
 		if got := nsidsOf(c.admin, nvme.CNSAllocatedNSIDs); !slices.Equal(got, m.nsids()) {
 			m.failf("allocated are %d, want %d", got, m.nsids())
 		}
+		m.checkEvent(c)
 		c.admin.must(getLog(nvme.GetLogPage{LID: nvme.LogChangedNamespaces, Length: nvme.PageSize}), page)
 		changed, err := nvme.ParseNSIDList(page)
 		if want := slices.Sorted(maps.Keys(c.changed)); err != nil || !slices.Equal(changed, want) {
@@ -635,6 +660,23 @@ func (m *managementModel) check() {
 		for _, nsid := range active {
 			m.compare(c, m.ns[nsid])
 		}
+	}
+}
+
+// checkEvent checks that a controller was notified once if namespaces have changed since the last check.
+func (m *managementModel) checkEvent(c *modelController) {
+	notified := 0
+	for c.event.answered() {
+		if e := nvme.AsyncEvent(c.event.wait().DW0()); e == nvme.EventReservation {
+			for nextNotice(c.admin).Type != 0 {
+			}
+		} else if notified++; e != nvme.EventNamespaceChanged {
+			m.failf("controller %d is notified of %v", c.cntlid, e)
+		}
+		c.event = c.admin.start(asyncEvent(1), nil)
+	}
+	if notified > 1 || notified == 1 != (len(c.changed) > 0) {
+		m.failf("controller %d is notified %d times of changes of %v", c.cntlid, notified, c.changed)
 	}
 }
 
@@ -651,8 +693,8 @@ func (m *managementModel) compare(c *modelController, n *modelNamespace) {
 	page := make([]byte, nvme.PageSize)
 	c.admin.must(command(func(cmd *nvme.Command) { cmd.SetIdentify(nvme.CNSNamespace, n.nsid, 0, 0) }), page)
 	var id nvme.IdentifyNamespace
-	if err := id.Parse(page); err != nil || id.NSZE != n.blocks || id.BlockSize() != n.block || id.NSATTR&nvme.NSATTRWriteProtected != 0 != n.protected {
-		m.failf("namespace %d: %d blocks of %d, NSATTR %#x, %v; want %+v", n.nsid, id.NSZE, id.BlockSize(), id.NSATTR, err, n)
+	if err := id.Parse(page); err != nil || id.NSZE != n.blocks || id.NCAP != n.blocks || id.NUSE > n.blocks || id.BlockSize() != n.block || id.NSATTR&nvme.NSATTRWriteProtected != 0 != n.protected {
+		m.failf("namespace %d: %d blocks, NCAP %d, NUSE %d, of %d bytes, NSATTR %#x, %v; want %+v", n.nsid, id.NSZE, id.NCAP, id.NUSE, id.BlockSize(), id.NSATTR, err, n)
 	}
 	c.io.must(command(func(cmd *nvme.Command) { cmd.SetResvReport(n.nsid, nvme.PageSize) }), page)
 	var p nvme.ResvStatus
