@@ -81,7 +81,7 @@ func testWindows(t *testing.T) {
 		s := spec("randread")
 		s.IODepth = 1
 		change(&s)
-		res, err := Run(context.Background(), &fakeDevice{delay: delay}, []Spec{s}, Options{})
+		res, err := Run(context.Background(), &fakeDevice{delay: delay}, []Spec{s}, Options{pace: paceByTimer})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -105,6 +105,11 @@ func testWindows(t *testing.T) {
 	all = windows(func(s *Spec) { s.Runtime, s.LogEvery = 70*time.Millisecond, 20*time.Millisecond })
 	if got, want := counts(all), []uint64{0, 1, 0, 1, 1}; !slices.Equal(got, want) || all[4].End != 3*delay || all[4].Length != 10*time.Millisecond {
 		t.Errorf("%v ended in windows of 20 ms, want %v; %+v", got, want, all)
+	}
+	// Nothing ends after 130 ms, until the time is over.
+	all = windows(func(s *Spec) { s.RateIOPS[Read], s.Runtime, s.LogEvery = 10, 190*time.Millisecond, 20*time.Millisecond })
+	if got, want := counts(all), []uint64{0, 1, 0, 0, 0, 0, 1, 0, 0, 0}; !slices.Equal(got, want) || all[8].Length != 20*time.Millisecond || all[9].End != 190*time.Millisecond {
+		t.Errorf("at a rate %v ended in windows of 20 ms, want %v; %+v", got, want, all)
 	}
 	all = windows(func(s *Spec) { s.Runtime, s.LogEvery = 50*time.Millisecond, time.Minute })
 	if got, want := counts(all), []uint64{2}; !slices.Equal(got, want) || all[0].Length != 2*delay {

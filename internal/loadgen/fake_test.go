@@ -1,6 +1,7 @@
 package loadgen
 
 import (
+	"bytes"
 	"errors"
 	"sync"
 	"sync/atomic"
@@ -35,8 +36,12 @@ func (d *fakeDevice) OpenQueue(int) (Queue, error) { return (*fakeQueue)(d), nil
 
 type fakeQueue fakeDevice
 
-func (q *fakeQueue) Alloc(n int) ([]byte, error) { q.lent.Add(1); return make([]byte, n), nil }
-func (q *fakeQueue) Free([]byte)                 { q.lent.Add(-1) }
+// Alloc returns memory that was used before.
+func (q *fakeQueue) Alloc(n int) ([]byte, error) {
+	q.lent.Add(1)
+	return bytes.Repeat([]byte{0xa5}, n), nil
+}
+func (q *fakeQueue) Free([]byte) { q.lent.Add(-1) }
 
 // begin counts an operation as outstanding.
 func (q *fakeQueue) begin() {

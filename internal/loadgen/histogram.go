@@ -127,7 +127,6 @@ func (h *Histogram) Percentile(p float64) int64 {
 		return 0
 	}
 	rank := uint64(math.Ceil(p / 100 * float64(h.n)))
-	rank = min(max(rank, 1), h.n)
 	var seen uint64
 	for i, c := range &h.counts {
 		if seen += c; seen >= rank {

@@ -38,7 +38,7 @@ func TestBuckets(t *testing.T) {
 }
 
 func TestHistogram(t *testing.T) {
-	var h, half Histogram
+	var h, half, second Histogram
 	rng := rand.New(rand.NewPCG(1, 2))
 	values := make([]int64, 10000)
 	for i := range values {
@@ -46,6 +46,8 @@ func TestHistogram(t *testing.T) {
 		h.Record(values[i])
 		if i == len(values)/2-1 {
 			half = h
+		} else if i >= len(values)/2 {
+			second.Record(values[i])
 		}
 	}
 	var sum, squares float64
@@ -81,12 +83,21 @@ func TestHistogram(t *testing.T) {
 	rest.subtract(&half)
 	again := half
 	again.Merge(&rest)
-	if rest.Count() != 5000 || again.counts != h.counts || again.Count() != h.Count() {
+	if rest.Count() != 5000 || rest.counts != second.counts || again.counts != h.counts || again.Count() != h.Count() {
 		t.Error("the parts don't make the whole")
 	}
+	if least, most := bucketOf(uint64(rest.Min())), bucketOf(uint64(rest.Max())); least != bucketOf(uint64(second.Min())) || most != bucketOf(uint64(second.Max())) {
+		t.Errorf("a part is of %d to %d, want %d to %d", rest.Min(), rest.Max(), second.Min(), second.Max())
+	}
+	near("the mean of a part", rest.Mean(), second.Mean())
+	near("the deviation of a part", rest.StdDev(), second.StdDev())
+	near("the mean of the parts", again.Mean(), h.Mean())
+	near("the deviation of the parts", again.StdDev(), h.StdDev())
 	var inBins uint64
-	for _, n := range h.Bins() {
-		inBins += n
+	for ns, n := range h.Bins() {
+		if inBins += n; n == 0 {
+			t.Errorf("the bin of %d ns is empty", ns)
+		}
 	}
 	if inBins != h.Count() || h.Sum() != int64(sum) {
 		t.Errorf("%d in the bins, %d ns", inBins, h.Sum())

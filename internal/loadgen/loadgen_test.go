@@ -373,19 +373,26 @@ func TestZeroes(t *testing.T) {
 	}
 }
 
-// TestSeedOfData: jobs with different seeds write different data, so that a target that deduplicates stores both.
+// TestSeedOfData: jobs with different seeds, and the clones of one, write different data, so that a target that
+// deduplicates stores all.
 func TestSeedOfData(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		written := map[[4096]byte]uint64{}
 		for _, seed := range []uint64{1, 1 + 1<<8, 1 + 1<<63} {
 			s := spec("write")
-			s.Size, s.IODepth, s.Seed = 4096, 1, seed
-			mustRun(t, &fakeDevice{seen: func(io *IO) {
+			s.Size, s.IODepth, s.NumJobs, s.Seed = 4096, 1, 2, seed
+			d := &fakeDevice{seen: func(io *IO) {
 				if other, twice := written[[4096]byte(io.Buf)]; twice {
 					t.Errorf("seeds %#x and %#x write the same", other, seed)
 				}
 				written[[4096]byte(io.Buf)] = seed
-			}}, s)
+			}}
+			if _, err := Run(t.Context(), d, []Spec{s}, Options{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if len(written) != 6 {
+			t.Errorf("%d blocks were written, want one by each clone", len(written))
 		}
 	})
 }

@@ -125,6 +125,13 @@ func TestAlign(t *testing.T) {
 		if len(seen) != c.places {
 			t.Errorf("%d bytes aligned to %d begin at %d places, want %d", c.bs, c.align, len(seen), c.places)
 		}
+		s.RW = "read" // whose offsets follow each other
+		p = newPattern(&s, 0, span)
+		for n := range int64(span / c.bs) {
+			if at := p.offset(Read, c.bs); at != n*int64(c.bs) {
+				t.Errorf("sequential operation %d of %d bytes, aligned to %d, is at %d", n, c.bs, c.align, at)
+			}
+		}
 	}
 }
 

@@ -212,6 +212,7 @@ func testUnstarted(t *testing.T) {
 		{"a number of operations", func(s *Spec) { s.NumberIOs = 30 }, 30},
 		{"a number of operations that aren't due", func(s *Spec) { s.NumberIOs = 2000 }, 1000},
 		{"a size", func(s *Spec) { s.Size = 40 * 4096 }, 40},
+		{"a size, with a block for writes that it doesn't do", func(s *Spec) { s.Size, s.BS[Write] = 40*4096, Fixed(512) }, 40},
 		{"an amount and a half operation", func(s *Spec) { s.IOSize = 40*4096 + 2048 }, 41},
 		{"both", func(s *Spec) { s.NumberIOs, s.Size = 50, 40*4096 }, 40},
 	} {
