@@ -171,7 +171,7 @@ func (f *connFlags) connectPaths(ctx context.Context, change func(*host.Config))
 }
 
 // pathConfigs returns the configurations of the paths to ends and, with --all-paths, of those that discovery
-// reports.
+// reports. The user is told of those that can't be used, and of discovery controllers that may know more.
 func (f *connFlags) pathConfigs(ctx context.Context, fabs *fabrics, ends []cli.Endpoint) ([]host.Config, error) {
 	first, err := fabs.config(ctx, ends[0], f.nqn)
 	if err != nil {
@@ -195,18 +195,25 @@ func (f *connFlags) pathConfigs(ctx context.Context, fabs *fabrics, ends []cli.E
 	}
 	start := first
 	start.SubNQN = nvme.DiscoveryNQN
-	found, err := host.Crawl(ctx, start, fabs.reach(ctx))
+	reach := fabs.reach(ctx)
+	found, err := host.Crawl(ctx, start, func(e *nvme.DiscoveryEntry) (host.Config, error) {
+		if e.SUBTYPE == nvme.SubsystemNVM && e.NQN() != first.SubNQN {
+			return host.Config{}, host.ErrUnsupported // it is no path to this subsystem
+		}
+		return reach(e)
+	})
 	if err != nil {
 		return nil, err
 	}
+	for _, err := range found.Unreached {
+		f.tell(fmt.Sprintf("--all-paths: %v", f.explain(err)))
+	}
 	for i := range found.Entries {
-		if e := &found.Entries[i]; e.NQN() == first.SubNQN {
-			cfg, err := fabs.reach(ctx)(e)
-			if err != nil {
-				return nil, err
-			}
-			all = addConfig(all, cfg)
+		cfg, err := reach(&found.Entries[i])
+		if err != nil {
+			return nil, err
 		}
+		all = addConfig(all, cfg)
 	}
 	return all, nil
 }

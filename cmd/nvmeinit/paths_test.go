@@ -1,6 +1,9 @@
 package main
 
 import (
+	"bytes"
+	"fmt"
+	"io"
 	"net/netip"
 	"path/filepath"
 	"strings"
@@ -11,6 +14,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/fault"
 	"github.com/nvme-anywhere/nvmeof/internal/cli"
 	"github.com/nvme-anywhere/nvmeof/nvme"
+	"github.com/nvme-anywhere/nvmeof/nvme/target"
 )
 
 // TestFabricsCapture: the transports of several paths are captured in one file, which goes on if one of them can't be
@@ -70,5 +74,40 @@ func TestFabricsShared(t *testing.T) {
 	}
 	if err := s.Close(); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestAllPathsUnreached: --all-paths uses the paths that it can, and says which it can't, and which discovery controllers
+// don't answer, but nothing of paths to other subsystems.
+func TestAllPathsUnreached(t *testing.T) {
+	const nqn = "nqn.2026-11.org.example:"
+	tgt, l := serveSubsystems(t, nqn+"s", nqn+"other")
+	plain, secure := netip.MustParseAddrPort("127.0.0.1:4421"), netip.MustParseAddrPort("127.0.0.1:4422")
+	for _, p := range []target.Port{
+		{Transport: nvme.TransportTCP, Addr: plain}, {Transport: nvme.TransportTCP, Addr: secure, Secure: true},
+	} {
+		if err := tgt.AddPort(p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, closed := serveSubsystems(t)
+	if err := closed.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := tgt.AddReferral(target.Referral{Transport: nvme.TransportTCP, Addr: closed.Addr()}); err != nil {
+		t.Fatal(err)
+	}
+	e := everythingAt(t, l)
+	var told bytes.Buffer
+	f := e.flags
+	f.nqn, f.paths.all, f.stderr = nqn+"s", true, func() io.Writer { return &told }
+	all, err := f.pathConfigs(t.Context(), e.fabrics, []cli.Endpoint{{Transport: nvme.TransportTCP, Addr: l.Addr()}})
+	if err != nil || len(all) != 2 || all[0].Remote != l.Addr() || all[1].Remote != plain {
+		t.Errorf("%v; paths %+v, want those to %s and %s", err, all, l.Addr(), plain)
+	}
+	lines := strings.Split(strings.TrimSuffix(told.String(), "\n"), "\n")
+	if len(lines) != 2 || !strings.HasPrefix(lines[0], fmt.Sprintf("--all-paths: nvme: discovery entry tcp://%s: it demands TLS", secure)) ||
+		!strings.HasPrefix(lines[1], fmt.Sprintf("--all-paths: connect to tcp://%s: connection refused", closed.Addr())) {
+		t.Errorf("the user is told %q", lines)
 	}
 }
