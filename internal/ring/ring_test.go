@@ -92,8 +92,9 @@ func TestLayout(t *testing.T) {
 	put(w, 8, 9)
 	r.Sleep()
 	const second = 4096 + 128
-	if len(b) != 4096+2<<20 || at(0) != 192 || at(64) != 128 || at(128) != 1 {
-		t.Errorf("%d bytes; %d written, %d taken, sleep %d", len(b), at(0), at(64), at(128))
+	sleep := binary.NativeEndian.Uint32(b[128:])
+	if len(b) != 4096+2<<20 || at(0) != 192 || at(64) != 128 || sleep != 1 {
+		t.Errorf("%d bytes; %d written, %d taken, sleep %d", len(b), at(0), at(64), sleep)
 	}
 	var header []byte
 	for _, field := range []uint32{8, 3, 9, 0} { // bytes, bytes of a datagram, class

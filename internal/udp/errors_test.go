@@ -3,6 +3,7 @@
 package udp
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -75,12 +76,15 @@ func sockets(t *testing.T) (n int) {
 }
 
 func TestFindOwner(t *testing.T) {
-	const table = `   sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode ref pointer drops
+	table := `   sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode ref pointer drops
   100: 0100007F:12B7 00000000:0000 07 00000000:00000000 00:00000000 00000000     0        0 18021 2 0000000000000000 0
   101: 00000000:12B8 00000000:0000 07 00000000:00000000 00:00000000 00000000     0        0 0 2 0000000000000000 0
   102: 00000000000000000000000001000000:12B7 00000000000000000000000000000000:0000 07 00000000:00000000 00:00000000 00000000 1000 0 555 2 0000000000000000 0
   103: nonsense
 `
+	if binary.NativeEndian.Uint16([]byte{0, 1}) == 1 { // there each word of an address is the number as it is written
+		table = strings.NewReplacer("0100007F", "7F000001", "01000000:12B7", "00000001:12B7").Replace(table)
+	}
 	for _, tc := range []struct {
 		addr  string
 		inode uint64
