@@ -69,6 +69,7 @@ var foreign = map[string]string{
 	"exec_prerun":           noCommand, "exec_postrun": noCommand,
 	"bwavgtime": noLog, "iopsavgtime": noLog,
 	"kb_base":         "k is 1024 bytes; leave the option out",
+	"unit_base":       "bandwidths are in bytes a second; leave the option out",
 	"allrandrepeat":   "randrepeat=0 has each run draw anew; leave the option out",
 	"bs_unaligned":    "sizes are used as given; leave the option out",
 	"sync_file_range": "fsync flushes the namespace after a number of writes",

@@ -15,7 +15,8 @@ var idle = map[string]string{
 	"ioengine": "", "filename": "", "directory": "", "direct": "1", "thread": "", "invalidate": "", "allow_mounted_write": "",
 	"hipri": "", "fixedbufs": "", "registerfiles": "", "sqthread_poll": "", "sqthread_poll_cpu": "", "nonvectored": "", "cmd_type": "",
 	"userspace_reap": "", "nowait": "", "mem": "", "iomem": "", "mem_align": "", "iomem_align": "", "hugepage-size": "", "lockmem": "", "gtod_cpu": "", "create_fsync": "",
-	"kb_base": "1024", "significant_figures": "", "allrandrepeat": "1", "bs_unaligned": "1",
+	"max-jobs": "", "alloc-size": "", "warnings-fatal": "", // there are no such limits, and unknown options are errors
+	"kb_base": "1024", "unit_base": "8", "significant_figures": "", "allrandrepeat": "1", "bs_unaligned": "1",
 	"description": "", "unified_rw_reporting": "0", "scramble_buffers": "0",
 	"gtod_reduce": "", "disable_lat": "", "disable_clat": "", "disable_slat": "", "disable_bw_measurement": "", "disable_bw": "",
 	"terse-version": "3", "eta": "", "eta-newline": "", "eta-interval": "",
@@ -33,7 +34,7 @@ var idle = map[string]string{
 // bare holds those of idle that need no value: alone they request what their name says. fio demands one for the
 // others on its command line, and takes the next argument for it.
 var bare = []string{
-	"thread", "hipri", "fixedbufs", "registerfiles", "sqthread_poll", "userspace_reap", "bs_unaligned", "exitall_on_error",
+	"thread", "hipri", "fixedbufs", "registerfiles", "sqthread_poll", "userspace_reap", "bs_unaligned", "exitall_on_error", "warnings-fatal",
 }
 
 // Idle is an option that changes nothing, as it was given.

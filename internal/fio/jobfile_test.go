@@ -101,7 +101,7 @@ func TestIdleOptions(t *testing.T) {
 	if len(f.Global) != 1 || len(f.Jobs[0].Given()) != 0 || f.Jobs[1].BS[0][0].Bytes != 8192 {
 		t.Errorf("global %v, a %v", f.Global, f.Jobs[0].Given())
 	}
-	for _, line := range []string{"hipri", "fixedbufs=1", "description=two words", "gtod_reduce=1", "rate_ignore_thinktime=0",
+	for _, line := range []string{"hipri", "fixedbufs=1", "max-jobs=4", "alloc-size=1024", "warnings-fatal", "unit_base=8", "description=two words", "gtod_reduce=1", "rate_ignore_thinktime=0",
 		"verify_dump=1", "buffered=0", "disable_lat=1", "disable_slat=1", "fadvise_hint=0", "log_entries=32768",
 		"iodepth_batch=1", "iodepth_batch_submit=64", "iodepth_batch_complete_max=64", "directory=/mnt", "mem=mmaphuge", "userspace_reap", "random_generator=lfsr"} {
 		if f, err := Parse("x.fio", strings.NewReader("[a]\n"+line)); err != nil || f.Idle.Notice() == "" || len(f.Jobs[0].Given()) != 0 {
@@ -171,6 +171,7 @@ func TestParseErrors(t *testing.T) {
 		"[a]\ncpus_allowed=0-3\n":               "x.fio:2: cpus_allowed: taskset or numactl",
 		"[a]\nslat_percentiles=1\n":             "x.fio:2: slat_percentiles: an operation is submitted at once",
 		"[a]\nverify_state_save=1\n":            "x.fio:2: verify_state_save: verify reads everything back",
+		"[a]\nunit_base=1\n":                    "x.fio:2: unit_base: bandwidths are in bytes a second",
 		"[a]\nrate_ignore_thinktime\n":          "x.fio:2: rate_ignore_thinktime: what becomes due in a rest",
 		"[a]\nclocksource=cpu\n":                "x.fio:2: clocksource: all times are those of one monotonic clock",
 		"[a]\niodepth_batch_complete_min=8\n":   "x.fio:2: iodepth_batch_complete_min: an operation begins",
