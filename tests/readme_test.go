@@ -2,6 +2,7 @@ package tests
 
 import (
 	"bufio"
+	"context"
 	"io"
 	"os"
 	"os/exec"
@@ -95,7 +96,8 @@ func shell(t *testing.T, dir, command string) string {
 	return string(out)
 }
 
-// The example programs find each other, and the host reads what it wrote.
+// The example programs find each other, and the host reads what it wrote. None ignores an argument, and with it perhaps the
+// address that was meant.
 func TestExamples(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -104,6 +106,17 @@ func TestExamples(t *testing.T) {
 		t.Fatalf("%v: %v\n%s", build, err, out)
 	}
 	addr := freeAddr(t).String() + ":" + nvmePort
+	ctx, cancel := context.WithTimeout(t.Context(), cliTimeout)
+	defer cancel()
+	for line, want := range map[string]string{
+		"target 127.0.0.1": "want the address as -addr", "initiator 127.0.0.1": "want the address as -addr",
+		"rping 127.0.0.1 127.0.0.2": "one server", "rcpingpong 127.0.0.1 127.0.0.2": "one server", "perftest send 127.0.0.1 127.0.0.2": "one server",
+	} {
+		out, err := exec.CommandContext(ctx, dir+"/"+args(line)[0], args(line)[1:]...).CombinedOutput()
+		if err == nil || ctx.Err() != nil || !strings.Contains(string(out), want) {
+			t.Errorf("%s ended with %v, says %q, want %q", line, err, out, want)
+		}
+	}
 	target := exec.Command(dir+"/target", "-addr", addr)
 	stderr, err := target.StderrPipe()
 	if err != nil {
