@@ -108,7 +108,7 @@ var malformed = []mistake{
 	{"# caf\xe9\r\n" + good, "f:1: it is not UTF-8"},
 	{good + "lisen: []\n", `f:5: there is no key "lisen"; is "listen" meant?`},
 	{good + "  - volume: mem:1MiB\n    sise: 3\n", `f:6: there is no key "sise"; is "size" meant?`},
-	{good + "  create: {directroy: d}\n", `f:5: there is no key "directroy"; is "directory" meant?`},
+	{good + "  create: {directory: d, capacity1: 1TiB}\n", `f:5: there is no key "capacity1"; is "capacity" meant?`},
 	{good + "    hosts: [" + nqn + "]\n", `f:5: there is no key "hosts" here`},
 	{good + "limits:\n\tqueues: 3\n", "f:6: the line is indented by a tab: want spaces"},
 	{good + "fnord\n", `f:5: want keys with values, as "key: value"`},
