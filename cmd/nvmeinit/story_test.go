@@ -41,5 +41,11 @@ func TestStory(t *testing.T) {
 		if told := tell(4); told != 3 {
 			t.Errorf("%d told after three seconds of silence, want 3", told)
 		}
+		time.Sleep(newsGap)
+		s.rest()
+		time.Sleep(time.Hour)
+		if told := tell(1000); told != newsBurst {
+			t.Errorf("%d told at once after an hour of silence, want %d", told, newsBurst)
+		}
 	})
 }
