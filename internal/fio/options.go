@@ -146,13 +146,13 @@ var options = []Option{
 		set: func(j *Job, v string) error { return number(&j.ThinkIOs, v) },
 	},
 	{
-		Name: "thinktime_blocks_type", Type: english.WordSeries(thinkTypes, "or"), Choices: thinkTypes, Example: thinkEnds, Default: "issue",
-		Usage: "count these operations when they begin or, with complete, when they end",
+		Name: "thinktime_blocks_type", Type: english.WordSeries(thinkTypes, "or"), Choices: thinkTypes, Example: thinkIssued, Default: "complete",
+		Usage: "count these operations when they end or, with issue, when they begin",
 		set: func(j *Job, v string) error {
 			if !slices.Contains(thinkTypes, v) {
 				return fmt.Errorf("want %s", english.WordSeries(thinkTypes, "or"))
 			}
-			j.ThinkEnds = v == thinkEnds
+			j.ThinkIssued = v == thinkIssued
 			return nil
 		},
 	},
@@ -391,10 +391,10 @@ func share(bytes *int64, percent *int, v string, least, most int) error {
 // poisson is the rate_process for operations that come at random times.
 const poisson = "poisson"
 
-// thinkEnds is the thinktime_blocks_type that counts operations when they end.
-const thinkEnds = "complete"
+// thinkIssued is the thinktime_blocks_type that counts operations when they begin.
+const thinkIssued = "issue"
 
-var thinkTypes = []string{"issue", thinkEnds}
+var thinkTypes = []string{"complete", thinkIssued}
 
 var processes = []string{"linear", poisson}
 

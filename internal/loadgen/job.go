@@ -277,7 +277,7 @@ func (j *job) done(io *IO) {
 	case j.lead != nil && !j.checking:
 		j.lead.of(io.Op).count(io, now)
 	}
-	j.think.add(j.task.spec.ThinkEnds && io.Op != Flush)
+	j.think.add(!j.task.spec.ThinkIssued && io.Op != Flush)
 	var more bool
 	switch {
 	case j.planned():

@@ -38,7 +38,7 @@ func (j *job) prepare(io *IO, now int64) bool {
 	bytes = j.what.fit(io.Op, bytes, j.left)
 	j.left -= int64(bytes)
 	j.quota--
-	j.think.add(!j.task.spec.ThinkEnds)
+	j.think.add(j.task.spec.ThinkIssued)
 	if io.Length, io.Buf = bytes, nil; io.Op != Trim {
 		io.Buf = io.mem[:bytes]
 	}

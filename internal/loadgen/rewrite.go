@@ -30,7 +30,7 @@ func (j *job) rewrite(io *IO) {
 		j.refill(io)
 	}
 	io.started = nanotime()
-	j.think.add(!s.ThinkEnds)
+	j.think.add(s.ThinkIssued)
 	j.wrote()
 	j.started()
 }

@@ -31,10 +31,10 @@ type Spec struct {
 	RampTime  time.Duration // before that, not measured
 	Delay     time.Duration // before the jobs begin
 
-	ThinkTime time.Duration // how long a job rests after every ThinkIOs operations, once they have ended
-	ThinkIOs  int           // 0 for 1
-	ThinkEnds bool          // ThinkIOs counts operations that have ended, and otherwise those that have begun
-	ThinkSpin time.Duration // for how long a rest occupies a processor; one that is shorter takes as long
+	ThinkTime   time.Duration // how long a job rests after every ThinkIOs operations, once none is outstanding
+	ThinkIOs    int           // 0 for 1
+	ThinkIssued bool          // ThinkIOs counts operations that have begun, and otherwise those that have ended
+	ThinkSpin   time.Duration // for how long a rest occupies a processor; one that is shorter takes as long
 
 	LatencyTarget     time.Duration // if above 0, each job seeks the greatest depth, up to IODepth, that meets it
 	LatencyPercentile float64       // the percentage of operations that must meet it; 0 for all

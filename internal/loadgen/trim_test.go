@@ -117,7 +117,7 @@ func TestTrimWriteInOrder(t *testing.T) {
 				var got []string
 				began := time.Now()
 				s := spec("trimwrite")
-				s.IODepth, s.ThinkIOs, s.Fsync, s.NumberIOs = c.depth, c.thinkIOs, c.fsync, int64(c.pairs)
+				s.IODepth, s.ThinkIOs, s.ThinkIssued, s.Fsync, s.NumberIOs = c.depth, c.thinkIOs, true, c.fsync, int64(c.pairs)
 				if c.thinkIOs > 0 {
 					s.ThinkTime = 10 * time.Millisecond
 				}
