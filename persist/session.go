@@ -106,7 +106,7 @@ func btrfsID(f *os.File) (id [16]byte, ok bool) {
 	if unix.Fstatfs(int(f.Fd()), &fs) != nil || fs.Type != unix.BTRFS_SUPER_MAGIC {
 		return id, false
 	}
-	const fsInfo = 0x8400941f // BTRFS_IOC_FS_INFO
+	const fsInfo = 0x0400941f | unix.BLKGETSIZE64&0xe0000000 // BTRFS_IOC_FS_INFO; how "reads" is encoded depends on the processor
 	var info struct {
 		_  [2]uint64 // devices: the highest number, and how many there are
 		id [16]byte
