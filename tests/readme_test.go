@@ -96,8 +96,8 @@ func shell(t *testing.T, dir, command string) string {
 	return string(out)
 }
 
-// The example programs find each other, and the host reads what it wrote. None ignores an argument, and with it perhaps the
-// address that was meant.
+// The example programs find each other, and the host reads what it wrote. None ignores an argument, and with it perhaps
+// the address that was meant.
 func TestExamples(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

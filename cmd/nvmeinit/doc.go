@@ -24,8 +24,8 @@
 //	terminals, progress bars                              terminal.go, progress.go
 //	bench: the command, and fio's options as its flags    bench.go, benchoption.go
 //	    what its jobs run on                              benchdevice.go, benchqueues.go
-//	    what it shows, writes and serves of a run         benchlive.go, benchformats.go, benchreport.go, benchoutput.go,
-//	                                                      benchlogs.go, metrics.go
+//	    what it shows, writes and serves of a run         benchlive.go, benchformats.go, benchreport.go,
+//	                                                      benchoutput.go, benchlogs.go, metrics.go
 //	    --compare, --repeats, --depths, --report          benchcampaignflags.go, benchcampaign.go, benchmeasured.go,
 //	                                                      benchtable.go, benchpage.go
 package main

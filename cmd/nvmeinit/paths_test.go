@@ -49,8 +49,8 @@ func TestFabricsCapture(t *testing.T) {
 	}
 }
 
-// TestFabricsShared: paths of one transport share it, whatever their addresses, and a path by TCP is not refused because
-// of faults, which are for those by RDMA.
+// TestFabricsShared: paths of one transport share it, whatever their addresses, and a path by TCP is not refused
+// because of faults, which are for those by RDMA.
 func TestFabricsShared(t *testing.T) {
 	cmd, f := &cobra.Command{}, &connFlags{}
 	f.add(cmd, true)
@@ -77,8 +77,8 @@ func TestFabricsShared(t *testing.T) {
 	}
 }
 
-// TestAllPathsUnreached: --all-paths uses the paths that it can, and says which it can't, and which discovery controllers
-// don't answer, but nothing of paths to other subsystems.
+// TestAllPathsUnreached: --all-paths uses the paths that it can, and says which it can't, and which discovery
+// controllers don't answer, but nothing of paths to other subsystems.
 func TestAllPathsUnreached(t *testing.T) {
 	const nqn = "nqn.2026-11.org.example:"
 	tgt, l := serveSubsystems(t, nqn+"s", nqn+"other")

@@ -149,8 +149,8 @@ func TestFromNVMeTCLIEverywhere(t *testing.T) {
 	}
 }
 
-// TestFromNVMeTCLIUnlistedGroup: a port of nvmet gives access to the ANA groups that it lists, and to group 1; every other
-// one is inaccessible there, as that of a standby whose volume is in use elsewhere.
+// TestFromNVMeTCLIUnlistedGroup: a port of nvmet gives access to the ANA groups that it lists, and to group 1; every
+// other one is inaccessible there, as that of a standby whose volume is in use elsewhere.
 func TestFromNVMeTCLIUnlistedGroup(t *testing.T) {
 	const group = `{"ana": {"state": %q}, "grpid": %d}`
 	for _, x := range []struct {
@@ -202,7 +202,8 @@ func TestFromNVMeTCLIHostile(t *testing.T) {
 	}
 }
 
-// TestFromNVMeTCLISecrets: secrets go to a file of their own, or nowhere, as one of controllers for a host that has none.
+// TestFromNVMeTCLISecrets: secrets go to a file of their own, or nowhere, as one of controllers for a host that has
+// none.
 func TestFromNVMeTCLISecrets(t *testing.T) {
 	const in = `{
   "hosts": [
@@ -288,8 +289,8 @@ func TestFromNVMeTCLINotes(t *testing.T) {
 	}
 }
 
-// TestFromNVMeTCLISettings: a setting of a port or a subsystem that is one of the whole target here, or none, is said where
-// somebody has set it, and not where nvmet has set it itself.
+// TestFromNVMeTCLISettings: a setting of a port or a subsystem that is one of the whole target here, or none, is said
+// where somebody has set it, and not where nvmet has set it itself.
 func TestFromNVMeTCLISettings(t *testing.T) {
 	for _, x := range []struct{ trtype, param, attr, want string }{
 		{"tcp", `"inline_data_size": "-1", "max_queue_size": "-1", "pi_enable": "0"`, `"qid_max": "128", "pi_enable": "0"`, ""},

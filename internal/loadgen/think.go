@@ -32,8 +32,8 @@ func (t *think) add(now bool) {
 	}
 }
 
-// tires reports whether there have been so many operations that a rest comes before the next one, if there is one. Called
-// with mu held.
+// tires reports whether there have been so many operations that a rest comes before the next one, if there is one.
+// Called with mu held.
 func (j *job) tires() bool {
 	s := j.task.spec
 	return s.ThinkTime > 0 && j.think.ios >= max(s.ThinkIOs, 1)

@@ -77,8 +77,8 @@ type OpStats struct {
 	Nanos   uint64 // sum of the latencies, from the arrival of the capsule to the response
 }
 
-// IOStats are the counters of a queue, a controller, a namespace or a transport. They cover commands that were completed,
-// and none that its connection's end cut off.
+// IOStats are the counters of a queue, a controller, a namespace or a transport. They cover commands that were
+// completed, and none that its connection's end cut off.
 type IOStats struct {
 	Read, Write, Other OpStats
 	// Errors counts responses with an error by status code type: 0 generic, 1 command specific, 2 media, 3 path, 7

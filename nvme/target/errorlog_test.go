@@ -137,8 +137,8 @@ func TestSMARTOfNamespace(t *testing.T) {
 	}
 }
 
-// TestSMARTCounts: Compare and Verify read data; Compare counts as a read command as well. A Copy writes data, and counts
-// as both a read and a write command.
+// TestSMARTCounts: Compare and Verify read data; Compare counts as a read command as well. A Copy writes data, and
+// counts as both a read and a write command.
 func TestSMARTCounts(t *testing.T) {
 	s := connect(t, newTarget(t, newTestVolume(4<<20, 512)), testNQN)
 	defer s.close()
@@ -166,8 +166,8 @@ func TestSMARTCounts(t *testing.T) {
 	}
 }
 
-// TestSMARTKeepsCounts: the counts of a subsystem never decrease, whatever namespaces are removed and while they are; the
-// last commands of one that goes are among them.
+// TestSMARTKeepsCounts: the counts of a subsystem never decrease, whatever namespaces are removed and while they are;
+// the last commands of one that goes are among them.
 func TestSMARTKeepsCounts(t *testing.T) {
 	v := newTestVolume(1<<20, 512)
 	tg := newTarget(t, newTestVolume(1<<20, 512), v)
