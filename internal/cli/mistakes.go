@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -42,9 +43,15 @@ func flagError(c *cobra.Command, err error) error {
 	}
 	var unknown *pflag.NotExistError
 	if errors.As(err, &unknown) {
-		var names []string
-		c.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
-		if meant := similar(unknown.GetSpecifiedName(), names); meant != "" {
+		var all, shown []string
+		c.Flags().VisitAll(func(f *pflag.Flag) {
+			all = append(all, f.Name)
+			if !f.Hidden {
+				shown = append(shown, f.Name)
+			}
+		})
+		name := unknown.GetSpecifiedName()
+		if meant := cmp.Or(similar(name, shown), Nearest(name, all)); meant != "" {
 			return Usage("%w; is --%s meant?", err, meant)
 		}
 	}
