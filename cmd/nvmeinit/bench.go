@@ -149,7 +149,7 @@ const maxControllers = 4096
 func (f *benchFlags) read(c *cobra.Command, args []string) error {
 	f.queueSizeGiven = c.Flags().Changed("queue-size")
 	if f.minimal {
-		f.output = formats{cli.Terse}
+		f.output = formats{terse}
 	}
 	if err := f.readJobs(c, args); err != nil {
 		return err
@@ -322,11 +322,11 @@ func bench(c *cobra.Command, f *benchFlags) (err error) {
 		live.clear()
 		if res != nil {
 			figs.finish(res)
-			report.Add(jobs, res, f.output.has(cli.JSONPlus))
+			report.Add(jobs, res, f.output.has(jsonPlus))
 			switch all := fio.Groups(jobs, res); {
 			case f.output.has(cli.Normal):
 				printResult(tables, all)
-			case f.output.only(cli.Terse): // its lines have no place for it
+			case f.output.only(terse): // its lines have no place for it
 				for i := range all {
 					printUnstarted(c.ErrOrStderr(), &all[i])
 				}
@@ -347,7 +347,7 @@ func bench(c *cobra.Command, f *benchFlags) (err error) {
 // programs has the phases before it too.
 func (f *benchFlags) printStatus(w io.Writer, before *fio.Report, jobs []*fio.Job, res *loadgen.Result, d *benchDevice) {
 	// What is wrong with the file is told at the end, when the last report is printed.
-	_ = f.output.forPrograms(w, before.With(jobs, res, f.output.has(cli.JSONPlus)), d)
+	_ = f.output.forPrograms(w, before.With(jobs, res, f.output.has(jsonPlus)), d)
 	if f.output.has(cli.Normal) {
 		tables := f.output.tables(w)
 		printResult(tables, fio.Groups(jobs, res))

@@ -210,7 +210,7 @@ func (k *campaign) one(ctx context.Context, jobs []*fio.Job, path, repeat, depth
 	}
 	k.done++
 	first := len(k.json.Jobs)
-	k.json.Add(jobs, res, k.f.output.has(cli.JSONPlus))
+	k.json.Add(jobs, res, k.f.output.has(jsonPlus))
 	for i := range k.json.Jobs[first:] {
 		j := &k.json.Jobs[first+i]
 		j.Path, j.Repeat = k.names[path], repeat+1

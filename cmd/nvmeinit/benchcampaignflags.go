@@ -55,7 +55,7 @@ func (f *benchFlags) checkCampaign() error {
 		return cli.Usage("-t %s and --compare %s: want one of them", f.conn.transport, strings.Join(p.compare, ","))
 	case f.conn.paths.wanted():
 		return cli.Usage("--path, --all-paths and what belongs to them go with a single run: without --compare, --repeats, --depths and --report")
-	case f.output.has(cli.Terse):
+	case f.output.has(terse):
 		return cli.Usage("-o terse goes with a single run: without --compare, --repeats, --depths and --report")
 	case f.metrics != "" || f.conn.pcap != "" || f.status > 0:
 		return cli.Usage("--metrics, --pcap and --status-interval go with a single run: without --compare, --repeats, --depths and --report")

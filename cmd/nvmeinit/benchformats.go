@@ -14,11 +14,17 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/fio"
 )
 
+// What bench has beyond the other commands' formats.
+const (
+	terse    cli.Format = "terse" // a line for each job
+	jsonPlus cli.Format = "json+" // with every latency that was counted
+)
+
 // formats is how bench prints, as set by -o: in one form, or in several one after another, as fio does.
 type formats []cli.Format
 
 // benchFormats are those that -o takes.
-var benchFormats = []string{string(cli.Normal), string(cli.JSON), string(cli.Terse), string(cli.JSONPlus)}
+var benchFormats = []string{string(cli.Normal), string(cli.JSON), string(terse), string(jsonPlus)}
 
 // add adds -o to flags.
 func (f *formats) add(fl *pflag.FlagSet) {
@@ -63,10 +69,10 @@ func (f *formats) forPrograms(w io.Writer, r *fio.Report, d *benchDevice) error 
 		return nil
 	}
 	var err error
-	if f.has(cli.Terse) {
+	if f.has(terse) {
 		err = r.Terse(w)
 	}
-	if f.has(cli.JSON) || f.has(cli.JSONPlus) {
+	if f.has(cli.JSON) || f.has(jsonPlus) {
 		r.End(time.Now())
 		if d.multi != nil {
 			r.Paths = pathsJSON(d.multi.Subsystem)

@@ -83,7 +83,7 @@ func command(err error) *cobra.Command {
 	sub.Flags().StringArray("host", nil, "names")
 	sub.Flags().StringSlice("paths", nil, "names with commas between")
 	var output Format
-	OutputFlag(sub.Flags(), &output, JSONPlus)
+	OutputFlag(sub.Flags(), &output)
 	more := NewFlags()
 	more.String("far", "", "`WHERE` it is")
 	AddFlags(sub, "Elsewhere", more)
@@ -147,8 +147,8 @@ func TestExecute(t *testing.T) {
 		{"do --uint 4294967296", nil, ExitUsage, `--uint "4294967296": want a number from 0 to 4294967295`},
 		{"do --small 256", nil, ExitUsage, `--small "256": want a number from 0 to 255`},
 		{"do --list 1,x", nil, ExitUsage, `--list "1,x": want whole numbers with commas between`},
-		{"do -o json+", nil, ExitOK, ""},
-		{"do -o xml", nil, ExitUsage, `--output-format "xml": want normal, json or json+; see program do --help` + "\n"},
+		{"do -o json", nil, ExitOK, ""},
+		{"do -o xml", nil, ExitUsage, `--output-format "xml": want normal or json; see program do --help` + "\n"},
 		{"do --bool=x", nil, ExitUsage, `--bool "x": want true or false`},
 		{"do --name=", nil, ExitUsage, "program: --name: it is empty; give it a value, or leave the flag out\n"},
 		{"do -n x --host y --host= --host z", nil, ExitUsage, "program: --host: it is empty"},

@@ -16,7 +16,7 @@ func TestCompletions(t *testing.T) {
 	newRoot := func() *cobra.Command {
 		none := func(*cobra.Command, []string) error { return nil }
 		show := &cobra.Command{Use: "show", RunE: none}
-		OutputFlag(show.Flags(), &format, JSONPlus)
+		OutputFlag(show.Flags(), &format)
 		show.Flags().StringP("transport", "t", "", "`TRANSPORT`: rdma or tcp")
 		Offer(show.Flags(), "transport", Transports())
 		show.Flags().StringSlice("compare", nil, "`PATHS`")
@@ -31,7 +31,7 @@ func TestCompletions(t *testing.T) {
 	const nothing, noSpace, anyFile = ":4", ":6", ":0" // cobra.ShellCompDirectiveNoFileComp, with …NoSpace, …Default
 	for line, want := range map[string]string{
 		"show -t ":              "rdma tcp " + nothing,
-		"show --output-format ": "normal json json+ " + nothing,
+		"show --output-format ": "normal json " + nothing,
 		"show --compare ":       "rdma tcp " + noSpace,
 		"show --compare tcp,r":  "tcp,rdma tcp,tcp " + noSpace,
 		"show --input ":         anyFile,

@@ -17,40 +17,33 @@ type Format string
 
 // The formats, as nvme-cli and fio name them.
 const (
-	Normal   Format = "normal" // for people
-	JSON     Format = "json"
-	JSONPlus Format = "json+" // fio's, with more detail
-	Terse    Format = "terse" // fio's, in one line
+	Normal Format = "normal" // for people
+	JSON   Format = "json"
 )
 
-// OutputFlag adds -o to flags, which sets f to Normal, JSON, or what the command has more.
-func OutputFlag(flags *pflag.FlagSet, f *Format, more ...Format) {
+var formats = []string{string(Normal), string(JSON)}
+
+// OutputFlag adds -o to flags, which sets f to Normal or JSON.
+func OutputFlag(flags *pflag.FlagSet, f *Format) {
 	*f = Normal
-	names := []string{string(Normal), string(JSON)}
-	for _, m := range more {
-		names = append(names, string(m))
-	}
-	flags.VarP(&formatValue{f, names}, "output-format", "o", "`FORMAT`: "+Or(names))
-	Offer(flags, "output-format", names)
+	flags.VarP((*formatValue)(f), "output-format", "o", "`FORMAT`: "+Or(formats))
+	Offer(flags, "output-format", formats)
 }
 
 // Or joins choices with commas and "or".
 func Or(choices []string) string { return english.WordSeries(choices, "or") }
 
-// formatValue is the flag's value: a Format that is one of all.
-type formatValue struct {
-	to  *Format
-	all []string
-}
+// formatValue is the flag's value.
+type formatValue Format
 
-func (v *formatValue) String() string { return string(*v.to) }
+func (v *formatValue) String() string { return string(*v) }
 func (v *formatValue) Type() string   { return "string" } // help puts the default of a string in quotes
 
 func (v *formatValue) Set(s string) error {
-	if !slices.Contains(v.all, s) {
-		return errors.New("want " + Or(v.all))
+	if !slices.Contains(formats, s) {
+		return errors.New("want " + Or(formats))
 	}
-	*v.to = Format(s)
+	*v = formatValue(s)
 	return nil
 }
 

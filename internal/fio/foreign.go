@@ -64,7 +64,7 @@ var foreign = map[string]string{
 	"writefua":             "sync=1 has writes be durable when they end",
 	"zonemode":             noZones, "zonesize": noZones, "zonerange": noZones, "zoneskip": noZones, "max_open_zones": noZones, "job_max_open_zones": noZones,
 	"rate_ignore_thinktime": "what becomes due in a rest begins when it is over; leave the option out",
-	"thinktime_iotime":      "thinktime_blocks says how many operations begin between two rests; leave the option out",
+	"thinktime_iotime":      "thinktime_blocks says how many operations come between two rests; leave the option out",
 	"nice":                  "nice says with which priority nvmeinit runs, as nice -n 5 nvmeinit bench; leave the option out",
 	"exec_prerun":           noCommand, "exec_postrun": noCommand,
 	"bwavgtime": noLog, "iopsavgtime": noLog,

@@ -142,7 +142,7 @@ var options = []Option{
 		set:   func(j *Job, v string) (err error) { j.ThinkTime, err = parseMicros(v); return err },
 	},
 	{
-		Name: "thinktime_blocks", Type: "number", Example: "4", Usage: "operations that begin between two such pauses (default 1)",
+		Name: "thinktime_blocks", Type: "number", Example: "4", Usage: "operations between two such pauses (default 1)",
 		set: func(j *Job, v string) error { return number(&j.ThinkIOs, v) },
 	},
 	{

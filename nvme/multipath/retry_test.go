@@ -73,7 +73,7 @@ func TestDelayedAnew(t *testing.T) {
 		defer r.close(s)
 		q := &host.Request{Done: func(*host.Request) {}}
 		q.Cmd.SetFlush(1)
-		for {
+		for tries := 1; ; tries++ {
 			n.later(q, pathPause)
 			synctest.Wait() // time stands still while anybody waits for mu
 			s.mu.Lock()
@@ -83,6 +83,9 @@ func TestDelayedAnew(t *testing.T) {
 			}
 			n.forget(q) // this goroutine woke up before the timer went off
 			s.mu.Unlock()
+			if tries == 100 {
+				t.Fatal("the delay isn't over")
+			}
 		}
 		n.delayed[q] = time.AfterFunc(time.Hour, func() {})
 		s.mu.Unlock()
