@@ -221,7 +221,7 @@
 //	volatile write cache, FUA; flushes that failed               cache.go, losses.go
 //	statuses for errors of volumes                               volume_status.go
 //	which admin commands there are, and their effects            admin.go
-//	Identify; log pages, SMART; the error log                    identify.go, logpage.go, errorlog.go
+//	Identify; log pages, SMART; the error log                    identify.go, logpage.go, health.go, errorlog.go
 //	which features there are; Get Features, Set Features         features.go, features_get.go, features_set.go
 //	write protection                                             protection.go
 //	asynchronous events (AEN)                                    aen.go
