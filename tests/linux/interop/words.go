@@ -2,13 +2,14 @@ package main
 
 // headings are those of the test functions.
 var headings = map[string]string{
-	"TestLinux": "NVMe over Fabrics",
-	"TestRNIC":  "The RNIC by itself: the programs of examples/ against rdma-core and perftest over rxe",
-	"TestNetem": "Faulty networks (netem), over RDMA",
-	"TestStore": "nvmetgt in a machine, on an NVDIMM (ext4 with DAX) and on a disk",
-	"TestLive":  "Changes of a target in use",
-	"TestPaths": "Two paths to Linux's target",
-	"TestSpeed": "Speed beside Linux with Linux, in one machine",
+	"TestLinux":   "NVMe over Fabrics",
+	"TestRNIC":    "The RNIC by itself: the programs of examples/ against rdma-core and perftest over rxe",
+	"TestNetem":   "Faulty networks (netem), over RDMA",
+	"TestStore":   "nvmetgt in a machine, on an NVDIMM (ext4 with DAX) and on a disk",
+	"TestLive":    "Changes of a target in use",
+	"TestPaths":   "Two paths to Linux's target",
+	"TestSilence": "A host that is silent for minutes, over RDMA: probed, and undisturbed",
+	"TestSpeed":   "Speed beside Linux with Linux, in one machine",
 }
 
 // descriptions say what a row is, with its subject before a colon, which neighbours share; a row
@@ -33,6 +34,7 @@ var descriptions = map[string]string{ //nolint:gosec // the secrets in it are na
 	"host/volume/discard":                        "Linux host uses nvmetgt: discard and write zeroes reach the volume",
 	"host/volume/ipv6":                           "Linux host uses nvmetgt: fio over IPv6",
 	"host/no-in-capsule":                         "Linux host uses nvmetgt: fio without in-capsule data",
+	"host/engines":                               "Linux host uses nvmetgt: fio with three engines, each of which has a queue",
 	"refusals/wrong-nqn":                         "Linux host prints the same of nvmetgt as of Linux's target: wrong NQN",
 	"refusals/wrong-port":                        "Linux host prints the same of nvmetgt as of Linux's target: wrong port",
 	"refusals/wrong-host":                        "Linux host prints the same of nvmetgt as of Linux's target: host not allowed",
