@@ -299,26 +299,39 @@ func (c *targetConn) pulled(r *request) {
 	r.Pulled(nil)
 }
 
-// acquire takes a free slot, and makes more slots while there are fewer than the queue depth. A host
-// that has our response may send its next command before the slot is marked free: the reader then
-// waits for the goroutine that is sending. It returns nil if the host sent more commands than fit.
+// acquire takes a free slot. It returns nil if the host sent more commands than there can be slots.
 func (c *targetConn) acquire() *request {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for len(c.free) == 0 {
-		if len(c.slots) < c.l.cfg.QueueDepth {
-			c.grow()
-			break
-		}
+	switch {
+	case len(c.free) > 0:
+	case len(c.slots) < c.l.cfg.QueueDepth:
+		c.grow()
+	case !c.awaitFree():
+		return nil
+	}
+	r := c.free[len(c.free)-1]
+	c.free = c.free[:len(c.free)-1]
+	c.busy++
+	r.send = sendState{}
+	return r
+}
+
+// awaitFree waits for a free slot: a host that has our response may send its next command before the slot is marked
+// free by the goroutine that is sending. It returns false if no response is on its way. Answers aren't held meanwhile,
+// since the reader, which would send them, may wait for those. Called with mu held, which it releases meanwhile.
+func (c *targetConn) awaitFree() bool {
+	c.mu.Unlock()
+	c.w.release()
+	defer func() {
 		c.mu.Unlock()
-		c.w.release()
 		c.w.hold()
 		c.mu.Lock()
-		if len(c.free) > 0 {
-			break
-		}
+	}()
+	c.mu.Lock()
+	for len(c.free) == 0 {
 		if c.responding.Load() == 0 || c.asked.Load() != nil {
-			return nil
+			return false
 		}
 		if c.r.onDuty { // off duty until it receives again: that may take long, and others would rely on it
 			c.mu.Unlock()
@@ -328,11 +341,7 @@ func (c *targetConn) acquire() *request {
 		}
 		c.freed.Wait()
 	}
-	r := c.free[len(c.free)-1]
-	c.free = c.free[:len(c.free)-1]
-	c.busy++
-	r.send = sendState{}
-	return r
+	return true
 }
 
 // grow makes more slots.
