@@ -27,7 +27,7 @@ func (r *Request) setWriteProtect() {
 		r.fail(nvme.StatusInvalidField, offCDW11)
 	case ns.fixed && state == writeOpen:
 		r.fail(nvme.StatusFeatureNotChangeable, offCDW11)
-	case state == writeProtected && !ns.protected.Load():
+	case state == writeProtected && !ns.fixed: // even if it is protected: another host may be lifting that
 		ns.exclude(r, func() { r.commitWrites(ns) })
 	default:
 		r.saving(func() { r.respond(r.protect(ns, state == writeProtected)) })
@@ -40,6 +40,10 @@ func (r *Request) commitWrites(ns *Namespace) {
 	if !r.use(ns) {
 		r.fail(nvme.StatusInvalidNamespace, offNSID)
 		ns.include()
+		return
+	}
+	if ns.protected.Load() { // if that is being lifted, nothing is written before r protects it again
+		r.committed(nvme.StatusSuccess)
 		return
 	}
 	r.engine.chainDone = (*Request).committed

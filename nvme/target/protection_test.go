@@ -2,9 +2,11 @@ package target
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/nvme-anywhere/nvmeof/blockdev"
+	"github.com/nvme-anywhere/nvmeof/internal/soon"
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
@@ -90,5 +92,71 @@ func TestProtectionWithdrawn(t *testing.T) {
 		other.io.must(ioCommand(nvme.OpWrite, 0, 1, 0), make([]byte, 512))
 		s.close()
 		other.close()
+	}
+}
+
+// heldStore is a Store whose changes wait until the test lets each go on.
+type heldStore struct {
+	*memStore
+	changes chan chan struct{}
+}
+
+func (s *heldStore) wait() {
+	release := make(chan struct{})
+	s.changes <- release
+	<-release
+}
+
+func (s *heldStore) Save(name string, data []byte) error {
+	if strings.HasPrefix(name, stateProtected) {
+		s.wait()
+	}
+	return s.memStore.Save(name, data)
+}
+
+func (s *heldStore) Delete(name string) error {
+	s.wait()
+	return s.memStore.Delete(name)
+}
+
+// next returns what lets the next change go on, once that waits.
+func (s *heldStore) next(t *testing.T) func() {
+	t.Helper()
+	release, ok := soon.Receive(s.changes)
+	if !ok {
+		t.Fatal("nothing is saved")
+	}
+	return func() { close(release) }
+}
+
+// TestProtectionWhileLifted: a host protects a namespace from which another host is just lifting the protection. What
+// is written in between is durable, or there is nothing.
+func TestProtectionWhileLifted(t *testing.T) {
+	store := &heldStore{newMemStore(), make(chan chan struct{})}
+	v := newTestVolume(1<<20, 512)
+	tg := newTargetWith(t, func(c *Config) { c.Store = store }, v)
+	s, other := connectAs(t, tg, 1), connectAs(t, tg, 2)
+	defer s.close()
+	defer other.close()
+	first := s.admin.start(setFeature(nvme.FeatWriteProtect, 1, writeProtected), nil)
+	store.next(t)()
+	first.wait()
+	before := len(v.ops())
+
+	lift := s.admin.start(setFeature(nvme.FeatWriteProtect, 1, writeOpen), nil)
+	lifted := store.next(t)
+	protect := other.admin.start(setFeature(nvme.FeatWriteProtect, 1, writeProtected), nil)
+	lifted()
+	if st := lift.wait().Status(); !st.OK() {
+		t.Errorf("lifted with status %#x", uint16(st))
+	}
+	protected := store.next(t)
+	write := s.io.start(ioCommand(nvme.OpWrite, 0, 1, 0), make([]byte, 512))
+	protected()
+	if st := protect.wait().Status(); !st.OK() {
+		t.Errorf("protected with status %#x", uint16(st))
+	}
+	if st := write.wait().Status(); st.OK() {
+		t.Errorf("a namespace was written to while it was being protected; after that the volume saw %v", v.ops()[before:])
 	}
 }
