@@ -149,16 +149,22 @@ func (d *Device) takeTurn() bool {
 // finishTurn alternates between calling handlers and sending, until there is nothing left to call. The device's lock is
 // held, and released during both.
 func (d *Device) finishTurn(rounds int) {
-	for {
-		d.applyFaults()
-		d.dispatch()
-		d.acksDue()
-		d.posts = 0
-		d.transmit(rounds)
-		if !d.hasCalls() && len(d.faults) == 0 {
-			break
-		}
+	for d.callAndSend(rounds) {
 	}
+	d.endTurn()
+}
+
+// callAndSend is one round of a turn. It reports whether there is more to call.
+func (d *Device) callAndSend(rounds int) (more bool) {
+	d.applyFaults()
+	d.dispatch()
+	d.acksDue()
+	d.posts = 0
+	d.transmit(rounds)
+	return d.hasCalls() || len(d.faults) > 0
+}
+
+func (d *Device) endTurn() {
 	d.turn = false
 	d.over.Broadcast()
 }
@@ -171,6 +177,19 @@ func (d *Device) turnOutside() {
 	}
 	d.finishTurn(roundsOfOthers)
 	if d.backlog() {
+		d.kick()
+	}
+}
+
+// turnInPassing is turnOutside for a goroutine that has other packets to receive: it leaves to the timer's what comes
+// meanwhile, which may never end.
+func (d *Device) turnInPassing() {
+	if !d.takeTurn() {
+		return
+	}
+	more := d.callAndSend(roundsOfOthers)
+	d.endTurn()
+	if more || d.backlog() {
 		d.kick()
 	}
 }

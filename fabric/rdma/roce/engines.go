@@ -112,7 +112,7 @@ func (d *Device) passStrays() {
 	d.rx.strays = d.rx.strays[:0]
 }
 
-// adopt takes a packet that another device's socket received.
+// adopt takes a packet that another device's socket received. Called by that device's engine.
 func (d *Device) adopt(s *stray) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -120,5 +120,5 @@ func (d *Device) adopt(s *stray) {
 		return
 	}
 	d.take(s.packet, s.src, s.marked, d.now())
-	d.turnOutside()
+	d.turnInPassing()
 }
