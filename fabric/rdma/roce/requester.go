@@ -267,6 +267,9 @@ func (q *qp) completeSends() {
 			// the memory belongs to its owner only after that.
 			q.d.quiesce()
 		}
+		if r.head == r.cur { // a Local Invalidate that waited for a batch to leave, see begin
+			r.cur++
+		}
 		r.head++
 		q.completeSend(w, verbs.WCSuccess)
 	}
