@@ -158,32 +158,17 @@ func (r *Request) applyTo(piece []byte, skip int64) {
 	}
 }
 
-// drop zeroes a range. A view may see a discard, page by page, but not half of a block that is zeroed. If the range is
-// large, the spare places are given back to the system, too.
+// drop zeroes a range. If that is large, the spare places are given back to the system, too.
 func (v *memory) drop(r *Request) {
 	if r.Length >= background {
 		v.places.empty()
-	}
-	if r.Op == OpDiscard {
-		_ = v.guard.Exclude(r.Offset, r.Length, v.free)
-		v.end(r, nil)
-		return
 	}
 	if v.guard.Write(r) {
 		v.end(r, nil)
 	}
 }
 
-// free zeroes a range and gives its whole pages back.
-func (v *memory) free(off, n int64) error {
-	for n > 0 {
-		b := v.run(off, n)
-		free(b)
-		off, n = off+int64(len(b)), n-int64(len(b))
-	}
-	return nil
-}
-
+// free zeroes b and gives its whole pages back.
 func free(b []byte) {
 	at := int64(uintptr(unsafe.Pointer(unsafe.SliceData(b))))
 	from, to := wholePages(at, at+int64(len(b)), int64(pageSize))

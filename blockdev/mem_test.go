@@ -258,6 +258,37 @@ func TestMemorySlowReaders(t *testing.T) {
 	}
 }
 
+// TestMemoryDiscardUnderView: what is discarded while it is sent is sent as it was, as its checksum may have left
+// already.
+func TestMemoryDiscardUnderView(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v, want := newTestMemory(t, 3), stripesOf(1, 2, 3)
+		v.begin(t, &Request{Op: OpWrite, Length: int64(len(want)), Bufs: [][]byte{want}})
+		view, token, err := v.View(nil, 0, 2*stripeSize)
+		if err != nil {
+			t.Fatal(err)
+		}
+		done := v.begin(t, &Request{Op: OpDiscard, Offset: MinBlockSize, Length: 3*stripeSize - MinBlockSize})
+		time.Sleep(3 * patience)
+		synctest.Wait()
+		var shown []byte
+		for _, s := range view {
+			shown = append(shown, s.Bytes...)
+		}
+		if !bytes.Equal(shown, want[:2*stripeSize]) {
+			t.Error("what a view shows was discarded")
+		}
+		if !done.Load() {
+			t.Error("a slow reader holds up a discard")
+		}
+		v.Release(token)
+		clear(want[MinBlockSize:])
+		if !bytes.Equal(v.read(t, int64(len(want))), want) {
+			t.Error("it isn't discarded")
+		}
+	})
+}
+
 // TestMemoryPieces: views, discards and zeroes reach stripes wherever they lie, also the partial one at the end.
 func TestMemoryPieces(t *testing.T) {
 	v := newTestMemory(t, 8)
