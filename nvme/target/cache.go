@@ -13,9 +13,9 @@ func (s *Subsystem) volatileCache() bool {
 }
 
 // identifyCache tells the host whether there is a volatile write cache (Identify Controller, VWC). A host that was told
-// that there is none sends no Flush; if a namespace with a cache is added later, that host's writes go through it
-// (durable) until the host starts over with a reset: a later Identify may come from a user of the host, whose kernel
-// knows no more than before.
+// that there is none sends no Flush; if a namespace with a cache is added later, that host's writes and discards go
+// through it (flushesForHost) until the host starts over with a reset: a later Identify may come from a user of the host,
+// whose kernel knows no more than before.
 func (c *controller) identifyCache() nvme.VWC {
 	if c.sub.volatileCache() {
 		return nvme.VWCPresent | nvme.VWCFlushAll
@@ -26,9 +26,13 @@ func (c *controller) identifyCache() nvme.VWC {
 
 // durable reports whether the write that r asks for must be durable when it completes: because the command says so
 // (FUA), or because its host knows of no volatile write cache.
-func (r *Request) durable() bool {
+func (r *Request) durable() bool { return r.Cmd.FUA() || r.flushesForHost() }
+
+// flushesForHost reports whether the volume has a volatile write cache that the host of r doesn't know of, and so doesn't
+// flush.
+func (r *Request) flushesForHost() bool {
 	e := &r.engine
-	return r.Cmd.FUA() || e.ns.info.VolatileCache && e.q.ctrl.noCache.Load()
+	return e.ns.info.VolatileCache && e.q.ctrl.noCache.Load()
 }
 
 // durableRead reports whether the blocks that r reads, which any host may have written, must be durable when it

@@ -58,6 +58,29 @@ func TestVolatileCache(t *testing.T) {
 			t.Errorf("%d of 2 writes went through the cache, want %d", v.fua, x.fua)
 		}
 	}
+	// A discard is durable, too: the blocks don't have their old data again after a power failure.
+	for s, want := range map[*session][]blockdev.Op{
+		early: {blockdev.OpDiscard, blockdev.OpDiscard, blockdev.OpFlush}, late: {blockdev.OpDiscard, blockdev.OpDiscard},
+	} {
+		v.log = nil
+		discard, ranges := dsm(3, nvme.DSMRange{Blocks: 1}, nvme.DSMRange{SLBA: 4, Blocks: 1}, nvme.DSMRange{SLBA: 8})
+		discard.SetNSID(2)
+		s.io.must(discard, ranges)
+		if got := v.ops(); !slices.Equal(got, want) {
+			t.Errorf("a discard does %v, want %v", got, want)
+		}
+	}
+	v.log = nil
+	nothing, ranges := dsm(1, nvme.DSMRange{SLBA: 8})
+	nothing.SetNSID(2)
+	early.io.must(nothing, ranges)
+	if got := v.ops(); len(got) > 0 {
+		t.Errorf("a discard of nothing does %v", got)
+	}
+	failFlush(v)
+	discard, ranges := dsm(1, nvme.DSMRange{Blocks: 1})
+	discard.SetNSID(2)
+	early.io.fails(discard, ranges, nvme.StatusWriteFault)
 	early.admin.must(setProperty(nvme.PropCC, 0), nil)
 	early.admin.must(ccOn, nil)
 	identify(early.admin)

@@ -69,6 +69,10 @@ func (r *Request) nextDiscard() bool {
 		e.ns.discards.Add(1)
 		return true
 	}
+	if c.started && e.io.Op != blockdev.OpFlush && r.flushesForHost() {
+		r.prepareFlush() // there is no discard with FUA
+		return true
+	}
 	r.endChain(nvme.StatusSuccess)
 	return false
 }
