@@ -70,7 +70,8 @@ func (g *growing) extents(mem []byte) (n int) {
 	return n
 }
 
-// point opens what a power failure leaves: a new extent, if there is one, reads as zeroes.
+// point opens what a power failure leaves: a new extent, if there is one, reads as zeroes, and no copy of the superblock
+// lacks it from then on.
 func (g *growing) point() {
 	if g.err != nil {
 		return
@@ -85,6 +86,9 @@ func (g *growing) point() {
 	}
 	b := make([]byte, v.Info().Size)
 	g.err = volumetest.NewClient(v).Read(b, 0)
+	if n := g.extents(g.spare); g.err == nil && n != len(v.super.extents) {
+		g.err = fmt.Errorf("the volume has %d extents, and a copy of the superblock names %d", len(v.super.extents), n)
+	}
 	for i := range b {
 		if b[i] != 0 {
 			g.err = fmt.Errorf("byte %d of %d isn't zero", i, len(b))

@@ -138,6 +138,37 @@ func TestGrowthNamedOnce(t *testing.T) {
 	mustClose(t, v)
 }
 
+// TestGrowthCutShort: if a power failure came between the two copies of the superblock that name what the volume grew
+// by, nothing written there is lost with the one that does.
+func TestGrowthCutShort(t *testing.T) {
+	for name, dir := range map[string]func(*testing.T) string{"disk": disk, "tmpfs": shm} {
+		t.Run(name, func(t *testing.T) {
+			path, was := filledIn(t, dir(t))
+			lengthen(t, path, 8*mib)
+			mustClose(t, mustOpen(t, path, blockdev.Options{})) // which grows it
+			m := mapVolume(t, path)
+			s, _ := readSuper(m)
+			was.generation, was.session = s.generation-1, s.session
+			if err := errors.Join(m.put(m.mem[was.generation%superCopies*superSize:], was.encode()), m.close()); err != nil {
+				t.Fatal(err)
+			}
+
+			v := mustOpen(t, path, blockdev.Options{})
+			last := v.Info().Size - 4096
+			mustWrite(t, volumetest.NewClient(v), block(99), last, true)
+			newest := v.super.generation % superCopies * superSize
+			abandon(t, v)
+			patch(t, path, int64(newest), []byte("damaged"))
+			v = mustOpen(t, path, blockdev.Options{})
+			defer mustClose(t, v)
+			got := make([]byte, 4096)
+			if err := volumetest.NewClient(v).Read(got, last); err != nil || got[0] != 99 {
+				t.Errorf("what was written: %v, %d…", err, got[0])
+			}
+		})
+	}
+}
+
 // TestGrowthWithoutMemory: a volume that has no memory for what it grows by stays as it was, and grows the next time.
 func TestGrowthWithoutMemory(t *testing.T) {
 	if !sandbox.Inside(t) {

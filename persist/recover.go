@@ -33,10 +33,21 @@ func (v *atomicVolume) recover() error {
 			return err
 		}
 	}
-	if v.super.generation > 1 {
+	if v.super.generation > 1 && !v.otherIsBehind() {
 		return nil
 	}
 	return v.writeSuper(v.super) // a new volume has one copy
+}
+
+// otherIsBehind reports whether the older copy of the superblock names fewer extents, as when growth was cut short:
+// opening with it would make, and clear, the last extent again.
+func (v *atomicVolume) otherIsBehind() bool {
+	b := make([]byte, superSize)
+	if v.m.get(b, v.m.mem[(v.super.generation+1)%superCopies*superSize:]) != nil {
+		return false
+	}
+	other, err := parseSuper(b)
+	return err == nil && len(other.extents) < len(v.super.extents)
 }
 
 // chooseTables decides whether the working maps are more recent than the durable ones, and makes the tables that
