@@ -31,7 +31,7 @@ type Report struct {
 	Repaired bool     `json:"repaired"`
 }
 
-// Damage is an entry of the map that can't be right.
+// Damage is an entry of the map that can't be right, or one of several that can't all be.
 type Damage struct {
 	Block  uint64 `json:"block"` // logical
 	Reason string `json:"reason"`

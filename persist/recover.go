@@ -1,9 +1,11 @@
 package persist
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"slices"
 	"sync/atomic"
 
 	"github.com/nvme-anywhere/nvmeof/blockdev"
@@ -146,7 +148,8 @@ func (v *atomicVolume) scan() error {
 type tallied struct {
 	used, lost, free int
 	damage           []Damage
-	err              error // the maps can't be read
+	shared           map[uint64]bool // the blocks that several logical blocks have, or had
+	err              error           // the maps can't be read
 }
 
 // tally reads all entries, and removes the blocks that they name from each extent's set of free ones. It is called once.
@@ -163,6 +166,7 @@ func (v *atomicVolume) tally() (t tallied) {
 			}
 		}
 	}
+	t.countShared(v)
 	return t
 }
 
@@ -174,14 +178,39 @@ func (t *tallied) count(v *atomicVolume, lba, e uint64) {
 		t.lost++
 	case v.isDisputed(lba, e):
 		t.damage = append(t.damage, Damage{lba, "another logical block had the same block when a repair was cut short"})
+		t.share(e & entryMask)
 	case err != nil:
 		t.damage = append(t.damage, Damage{lba, "the entry's check is wrong"})
 	case !b.x.free.remove(b.first):
-		t.damage = append(t.damage, Damage{lba, "another logical block has the same block"})
+		t.share(e & entryMask)
 	default:
 		t.used++
 		t.free--
 	}
+}
+
+func (t *tallied) share(p uint64) {
+	if t.shared == nil {
+		t.shared = map[uint64]bool{}
+	}
+	t.shared[p] = true
+}
+
+// countShared adds to the damage all entries that name shared blocks, the first ones, too: a repair gives up each, as it
+// isn't known whose the block is.
+func (t *tallied) countShared(v *atomicVolume) {
+	if len(t.shared) == 0 {
+		return
+	}
+	used := map[uint64]bool{}
+	v.eachOf(t.shared, func(x *extent, i int, lba, p uint64) {
+		if _, err := v.place(lba, native(x.table[i])); err == nil {
+			t.damage = append(t.damage, Damage{lba, "another logical block has the same block"})
+			used[p] = true
+		}
+	})
+	t.used -= len(used)
+	slices.SortFunc(t.damage, func(a, b Damage) int { return cmp.Compare(a.Block, b.Block) })
 }
 
 // harden makes a piece of the mapping durable, now.
