@@ -73,8 +73,9 @@ func untold(err error) error {
 
 // mountOf returns a number that differs between mounts of the file system: a mount that failed, or whose device went
 // away, took pages with it that were never written. It is the inode number of the file system's directory in sysfs, or
-// if there is none, of the device's; sysfs assigns a new one to each directory it adds, and unlike a mount identifier
-// it is the same in all namespaces. It is 0 if the system doesn't tell.
+// if there is none, of the device's, or without a device, as with NFS and FUSE, of what writes its pages back; sysfs
+// assigns a new one to each directory it adds, and unlike a mount identifier it is the same in all namespaces. It is 0
+// if the system doesn't tell.
 func mountOf(f *os.File, st *unix.Stat_t) (uint64, error) {
 	dev := st.Dev
 	if st.Mode&unix.S_IFMT == unix.S_IFBLK {
@@ -83,7 +84,9 @@ func mountOf(f *os.File, st *unix.Stat_t) (uint64, error) {
 	node := fmt.Sprintf("/sys/dev/block/%d:%d", unix.Major(dev), unix.Minor(dev))
 	if id, ok := btrfsID(f); ok {
 		node = btrfsNode(id)
-	} else if name, err := os.Readlink(node); err == nil && dev == st.Dev {
+	} else if name, err := os.Readlink(node); errors.Is(err, fs.ErrNotExist) {
+		node = fmt.Sprintf("/sys/class/bdi/%d:%d", unix.Major(dev), unix.Minor(dev))
+	} else if err == nil && dev == st.Dev {
 		found, err := mountNodes(filepath.Base(name))
 		if err != nil {
 			return 0, err

@@ -61,6 +61,86 @@ func testRemount(t *testing.T, mount func() string, unmount func()) {
 	wantFlushed(t, path, f, work)
 }
 
+// TestRemountWithoutDevice: nor does a working map count in another mount of a file system that isn't on a device.
+func TestRemountWithoutDevice(t *testing.T) {
+	var found [2]session
+	for i := range found {
+		found[i] = fuseSession(t)
+	}
+	one, two := found[0], found[1]
+	if one.dev != two.dev || one.inode != two.inode {
+		t.Skipf("the file is another: %+v, %+v", one, two)
+	}
+	if one == two || one.mount == 0 {
+		t.Errorf("two mounts look the same: %+v, %+v", one, two)
+	}
+}
+
+// fuseSession mounts a file system of this program, and returns the session of its only file, which is a directory.
+func fuseSession(t *testing.T) session {
+	t.Helper()
+	dir := t.TempDir()
+	fd, err := unix.Open("/dev/fuse", unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		t.Skip(err)
+	}
+	defer unix.Close(fd)
+	if err := unix.Mount("test", dir, "fuse", 0, fmt.Sprintf("fd=%d,rootmode=40000,user_id=0,group_id=0", fd)); err != nil {
+		t.Skip(err)
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		serveFUSE(fd)
+	}()
+	defer func() {
+		if err := unix.Unmount(dir, 0); err != nil {
+			t.Fatal(err)
+		}
+		<-ended
+	}()
+	root, err := unix.Open(dir, unix.O_PATH|unix.O_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := os.NewFile(uintptr(root), dir)
+	defer f.Close() // before it is unmounted
+	s, err := currentSession(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// serveFUSE answers what the kernel asks of a file system with nothing but a root, until it is unmounted.
+func serveFUSE(fd int) {
+	const getattr, initialize = 3, 26
+	le, refused := binary.LittleEndian, -int32(unix.ENOSYS)
+	for b := make([]byte, 64<<10); ; {
+		if err := retry("read", func() error { _, err := unix.Read(fd, b); return err }); err != nil {
+			return
+		}
+		answer, n := make([]byte, 16+104), 16 // struct fuse_out_header is 16 bytes
+		switch le.Uint32(b[4:]) {
+		case initialize:
+			n += 64
+			le.PutUint32(answer[16:], 7) // version 7.31
+			le.PutUint32(answer[20:], 31)
+			le.PutUint32(answer[36:], 4096) // the longest write
+		case getattr:
+			n += 104
+			le.PutUint64(answer[32:], 1) // inode number
+			le.PutUint32(answer[92:], unix.S_IFDIR|0o700)
+			le.PutUint32(answer[96:], 1) // links
+		default:
+			le.PutUint32(answer[4:], uint32(refused))
+		}
+		le.PutUint32(answer, uint32(n))
+		copy(answer[8:16], b[8:]) // the request's number
+		_, _ = unix.Write(fd, answer[:n])
+	}
+}
+
 // wantFlushed makes the working map begin as the disk had it, empty, and then wants each of the first eight blocks,
 // which were flushed.
 func wantFlushed(t *testing.T, path string, f *os.File, work uint64) {
