@@ -59,7 +59,7 @@ type guarantee uint8
 const (
 	onLines guarantee = iota // flushing its cache lines
 	onSync                   // msync
-	onRAM                    // nothing: tmpfs
+	onRAM                    // nothing: tmpfs, hugetlbfs
 )
 
 // longRange is the number of blocks from which a range is unmapped on the pool.
@@ -166,7 +166,7 @@ func (v *atomicVolume) describe() string {
 	case onLines:
 		return "DAX on " + v.m.fs + ", " + v.lines.name + ", out of place: a completed write is durable" + whole
 	case onRAM:
-		return "mapped file on tmpfs, out of place: nothing survives the machine"
+		return "mapped file on " + v.m.fs + ", out of place: nothing survives the machine"
 	}
 	how := "mapped file"
 	if v.m.dax {

@@ -8,7 +8,7 @@
 //   - On another file system, or a block device, even one of persistent memory, the mapping is the page cache. The
 //     kernel keeps track of dirty pages; Flush and FUA are msync. A completed write survives the death of the program,
 //     a flushed one that of the machine.
-//   - On tmpfs nothing survives the machine, and Flush has nothing to do.
+//   - On tmpfs and hugetlbfs nothing survives the machine, and Flush has nothing to do.
 //
 // # Out of place, and in place
 //

@@ -171,6 +171,8 @@ func fileSystem(f *os.File) (name string, ram bool) {
 		return "overlayfs", false
 	case unix.TMPFS_MAGIC, unix.RAMFS_MAGIC:
 		return "tmpfs", true
+	case unix.HUGETLBFS_MAGIC:
+		return "hugetlbfs", true
 	}
 	return "file system", false
 }

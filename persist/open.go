@@ -119,7 +119,7 @@ func describe(m *mapping, lines *lineFlusher) string {
 	case m.dax:
 		return fmt.Sprintf("DAX on %s, msync: durable after Flush or FUA, in place", m.fs)
 	case m.ram:
-		return "mapped file on tmpfs: nothing survives the machine"
+		return fmt.Sprintf("mapped file on %s: nothing survives the machine", m.fs)
 	}
 	return fmt.Sprintf("mapped file on %s, msync: durable after Flush or FUA, in place", m.fs)
 }

@@ -67,6 +67,27 @@ func TestTmpfs(t *testing.T) {
 	}
 }
 
+// TestHugePages: what lies in huge pages doesn't survive the machine, either.
+func TestHugePages(t *testing.T) {
+	dir := t.TempDir()
+	if err := unix.Mount("test", dir, "hugetlbfs", 0, ""); err != nil {
+		t.Skip(err)
+	}
+	defer func() {
+		if err := unix.Unmount(dir, 0); err != nil {
+			t.Error(err)
+		}
+	}()
+	f, err := os.Create(filepath.Join(dir, "v"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if fs, ram := fileSystem(f); fs != "hugetlbfs" || !ram {
+		t.Errorf("%s; in memory: %v", fs, ram)
+	}
+}
+
 // openDAX opens a file as if it were on a DAX file system.
 func openDAX(path string, o blockdev.Options, lines *lineFlusher) (*volume, error) {
 	v, err := inPlace(path, o)
