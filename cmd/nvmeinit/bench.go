@@ -30,6 +30,7 @@ type benchFlags struct {
 	sections    []string // of the job file; nil for all
 	output      formats
 	minimal     bool   // as fio names Terse
+	parseOnly   bool   // nothing is run
 	results     string // file
 	metrics     string
 	status      time.Duration // how often results are printed before the end; 0 for never
@@ -77,7 +78,7 @@ Patterns that write or trim destroy the content of the namespace.`,
   nvmeinit bench --compare rdma,tcp -a 127.0.0.1 --rw randread --iodepth 32 --runtime 2s --report out.html`,
 		Args: jobFileArg,
 		RunE: func(c *cobra.Command, args []string) error {
-			if err := f.read(c, args); err != nil {
+			if err := f.read(c, args); err != nil || f.parseOnly {
 				return err
 			}
 			out, err := openResults(c, f.results)
@@ -106,6 +107,7 @@ Patterns that write or trim destroy the content of the namespace.`,
 	fl.BoolVar(&f.minimal, "minimal", false, "the same as -o terse")
 	_ = fl.MarkHidden("minimal")
 	fl.StringVar(&f.results, "output", "", "`FILE` for the results, in place of standard output; what it holds is overwritten")
+	fl.BoolVar(&f.parseOnly, "parse-only", false, "check the options and the job file, connect to nobody and run nothing")
 	fl.Var(&timeFlag{&f.status}, "status-interval", "`time` after which to print the results so far, again and again, in seconds or as 500ms")
 	fl.StringArrayVar(&f.sections, "section", nil, "`NAME` of the only section of the job file to run; repeat for more")
 	fl.StringVar(&f.metrics, "metrics", "", "`ADDRESS:PORT` to serve metrics for Prometheus on meanwhile")

@@ -37,6 +37,20 @@ func TestJobsFromStandardInput(t *testing.T) {
 	}
 }
 
+// TestParseOnly: with --parse-only nothing is connected to, and no target need be named; what is wrong is told as ever.
+func TestParseOnly(t *testing.T) {
+	for jobs, want := range map[string]int{"[a]\nrw=randread\n": cli.ExitOK, "[a]\nrw=ready\n": cli.ExitUsage} {
+		root := newRoot()
+		var out, said strings.Builder
+		root.SetIn(strings.NewReader(jobs))
+		root.SetOut(&out)
+		root.SetArgs([]string{"bench", "--parse-only", "-"})
+		if code := cli.Execute(t.Context(), root, &said); code != want || out.Len() > 0 || (said.Len() > 0) != (want != cli.ExitOK) {
+			t.Errorf("%q: exit code %d, %q, %q", jobs, code, out.String(), said.String())
+		}
+	}
+}
+
 // TestJobsDrawDifferently: the jobs of a file have one seed, like fio's, but separate streams; otherwise a job
 // behind a stonewall would only read what the previous one has had fetched.
 func TestJobsDrawDifferently(t *testing.T) {
