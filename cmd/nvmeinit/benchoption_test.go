@@ -3,7 +3,9 @@ package main
 import (
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -39,7 +41,39 @@ func TestIdleFlags(t *testing.T) {
 		"--minimal --terse-version 3":                "without effect here: terse-version\n" + goesOn,
 		"--minimal --terse-version 4":                `nvmeinit: --terse-version "4": -o terse prints version 3`,
 		"--write_iolog=x --direct=1":                 "nvmeinit: --write_iolog: --pcap writes down every packet",
+		"--client=host":                              "nvmeinit: --client: nvmeinit runs where it is started",
+		"--write_hint=short":                         `nvmeinit: --write_hint "short": the namespace has no streams`,
 	})
+}
+
+// TestOptionsOfFio: each of fio's options, of jobs, of its usual engines and of its command line, is one of bench's, or
+// bench says what to do without it.
+func TestOptionsOfFio(t *testing.T) {
+	program, err := exec.LookPath("fio")
+	if err != nil {
+		t.Skip("fio's own options take fio: tests/setup.sh installs it")
+	}
+	bench := newBench()
+	known := func(name string) bool {
+		return bench.Flags().Lookup(name) != nil || fio.Foreign(name) != "" || name == "help" || name == "version"
+	}
+	for list, name := range map[string]*regexp.Regexp{
+		"--help":             regexp.MustCompile(`(?m)^ +--([a-z-]+)`),
+		"--cmdhelp=all":      regexp.MustCompile(`(?m)^ *([a-z_-]+) *:`),
+		"--enghelp=libaio":   regexp.MustCompile(`(?m)^ *([a-z_-]+) *:`),
+		"--enghelp=io_uring": regexp.MustCompile(`(?m)^ *([a-z_-]+) *:`),
+	} {
+		out, err := exec.Command(program, list).Output()
+		found := name.FindAllStringSubmatch(string(out), -1)
+		if err != nil || len(found) < 4 {
+			t.Errorf("fio %s: %v: %d options in\n%s", list, err, len(found), out)
+		}
+		for _, m := range found {
+			if !known(m[1]) {
+				t.Errorf("fio %s has %s, and bench says nothing of it", list, m[1])
+			}
+		}
+	}
 }
 
 // TestNamedJobs: as in fio, each --name begins a job, with the options before the first and those behind it.

@@ -22,10 +22,44 @@ const (
 	noReplay   = "traces aren't replayed; rwmixread, bssplit and random_distribution make a load as theirs; leave the option out"
 	noCommand  = "nvmeinit runs no other programs; have the shell run the command; leave the option out"
 	noChecking = "verify reads everything back in the end, and the first block that differs ends the run; leave the option out"
+	noFilling  = "a job without a size or a runtime goes through the whole namespace; leave the option out"
+	noTrimming = "rw=trimwrite and randtrimwrite trim what they write next, and verify checks it; leave the option out"
+	noUser     = "nvmeinit runs as who starts it, as sudo -u nobody nvmeinit bench; leave the option out"
+	noCGroup   = "systemd-run --scope or cgexec start nvmeinit in a control group; leave the option out"
+	noService  = "nvmeinit runs where it is started; start one on each host, as by ssh; leave the option out"
+	noTrigger  = "timeout ends a run after a time, and kill -INT at any moment, and both leave the results; leave the option out"
+	noSelfTest = "it tests code of fio's own; leave the option out"
 )
 
 // foreign holds the options of fio that many job files and scripts have and that have no meaning here.
 var foreign = map[string]string{
+	"opendir": noFabric, "lockfile": noFabric, "file_append": noFabric, "nr_files": noFabric,
+	"log_hist_coarseness": noLog, "latency-log": noLog, "bandwidth-log": "write_bw_log has the bandwidth of each job; leave the option out",
+	"verify_async_cpus": noChecking, "experimental_verify": noChecking, "verify_backlog_batch": noChecking,
+	"verify_state_load": "rw=read with verify checks what an earlier run wrote, however far it came; leave the option out",
+	"verify_offset":     "what verify checks by is at the beginning of each block; leave the option out",
+	"trim_percentage":   noTrimming, "trim_verify_zero": noTrimming, "trim_backlog": noTrimming, "trim_backlog_batch": noTrimming,
+	"rwmixcycle":     "rwmixread is the share of reads among all operations; leave the option out",
+	"rw_sequencer":   "operations between two random offsets follow each other; leave the option out",
+	"bs_is_seq_rand": "bs has sizes of reads, writes and trims; a sequential and a random job can have sizes of their own; leave the option out",
+	"offset_align":   "an offset in percent is rounded up to a block; give it in bytes for another alignment",
+	"write_barrier":  "fsync flushes the namespace after a number of writes",
+	"atomic":         "sync=1 has writes be durable when they end",
+	"write_hint":     "the namespace has no streams that hints could choose; leave the option out",
+	"uid":            noUser, "gid": noUser, "cgroup": noCGroup, "cgroup_weight": noCGroup, "cgroup_nodelete": noCGroup,
+	"profile":                 "a job file has the options that a profile stands for",
+	"stats":                   "every job is reported; leave the option out, and those that don't matter unread",
+	"block_error_percentiles": noMercy,
+	"read_iolog_chunked":      noReplay, "replay_align": noReplay, "replay_skip": noReplay,
+	"merge_blktrace_file": noReplay, "merge_blktrace_scalars": noReplay, "merge_blktrace_iters": noReplay, "merge-blktrace-only": noReplay,
+	"zonecapacity": noZones, "read_beyond_wp": noZones, "ignore_zone_limits": noZones, "zone_reset_threshold": noZones, "zone_reset_frequency": noZones,
+	"debug":   "--pcap writes down every packet, and so every command; leave the option out",
+	"showcmd": "the JSON has the options of each job; leave the option out",
+	"cmdhelp": "nvmeinit bench --help lists the options", "enghelp": "nvmeinit bench --help lists the options",
+	"server": noService, "client": noService, "daemonize": noService, "remote-config": noService,
+	"idle-prof": "usr_cpu and sys_cpu say how much of a processor nvmeinit takes; leave the option out",
+	"trigger":   noTrigger, "trigger-file": noTrigger, "trigger-timeout": noTrigger, "trigger-remote": noTrigger,
+	"inflate-log": noFile, "crctest": noSelfTest, "memcpytest": noSelfTest, "cpuclock-test": noSelfTest,
 	"write_hist_log": noLog, "log_hist_msec": noLog, "log_prio": noLog,
 	"log_max_value":  "a line of write_lat_log has the average of its interval; leave the option out",
 	"log_unix_epoch": noEpoch, "log_alternate_epoch": noEpoch, "log_alternate_epoch_clock_id": noEpoch,
@@ -43,7 +77,7 @@ var foreign = map[string]string{
 	"serialize_overlap":     "with verify writes under way never overlap; leave the option out",
 	"fsync_on_close":        "end_fsync=1 flushes when a job ends",
 	"filename":              noFabric, "ioengine": noFabric, "thread": noFabric, "invalidate": noFabric,
-	"allow_file_create": noFabric, "filesize": "size is the length of the range that jobs work on", "disk_util": noFabric, "nrfiles": noFabric, "hipri": noFabric, "fixedbufs": noFabric,
+	"filesize": "size is the length of the range that jobs work on", "disk_util": noFabric, "nrfiles": noFabric, "hipri": noFabric, "fixedbufs": noFabric,
 	"filename_format": noFabric, "create_on_open": noFabric, "ioscheduler": noFabric, "pre_read": noFabric, "create_only": noFabric,
 	"registerfiles": noFabric, "sqthread_poll": noFabric, "allow_mounted_write": noFabric, "overwrite": noFabric,
 	"direct": noCache, "buffered": noCache,
@@ -59,7 +93,8 @@ var foreign = map[string]string{
 	"random_generator":     "random offsets need no generator of another kind for large ranges; leave the option out",
 	"softrandommap":        "norandommap lets random offsets repeat; leave the option out",
 	"include":              "job files can't include others; put the sections into one file",
-	"fill_device":          "a job without a size or a runtime goes through the whole namespace; leave the option out",
+	"fill_fs":              noFilling,
+	"fill_device":          noFilling,
 	"verify_only":          "rw=read with verify checks what an earlier run wrote",
 	"writefua":             "sync=1 has writes be durable when they end",
 	"zonemode":             noZones, "zonesize": noZones, "zonerange": noZones, "zoneskip": noZones, "max_open_zones": noZones, "job_max_open_zones": noZones,
@@ -68,12 +103,13 @@ var foreign = map[string]string{
 	"nice":                  "nice says with which priority nvmeinit runs, as nice -n 5 nvmeinit bench; leave the option out",
 	"exec_prerun":           noCommand, "exec_postrun": noCommand,
 	"bwavgtime": noLog, "iopsavgtime": noLog,
-	"kb_base":         "k is 1024 bytes; leave the option out",
-	"unit_base":       "bandwidths are in bytes a second; leave the option out",
-	"allrandrepeat":   "randrepeat=0 has each run draw anew; leave the option out",
-	"bs_unaligned":    "sizes are used as given; leave the option out",
-	"sync_file_range": "fsync flushes the namespace after a number of writes",
-	"prio":            noPriority, "prioclass": noPriority, "cmdprio": noPriority, "cmdprio_class": noPriority, "cmdprio_percentage": noPriority, "cmdprio_bssplit": noPriority,
+	"kb_base":             "k is 1024 bytes; leave the option out",
+	"unit_base":           "bandwidths are in bytes a second; leave the option out",
+	"allrandrepeat":       "randrepeat=0 has each run draw anew; leave the option out",
+	"bs_unaligned":        "sizes are used as given; leave the option out",
+	"blocksize_unaligned": "sizes are used as given; leave the option out",
+	"sync_file_range":     "fsync flushes the namespace after a number of writes",
+	"prio":                noPriority, "prioclass": noPriority, "cmdprio": noPriority, "cmdprio_class": noPriority, "cmdprio_percentage": noPriority, "cmdprio_bssplit": noPriority,
 	"md_per_io_size": noMetadata, "pi_act": noMetadata, "pi_chk": noMetadata, "apptag": noMetadata, "apptag_mask": noMetadata,
 	"continue_on_error": noMercy, "ignore_error": noMercy, "exitall_on_error": noMercy, "error_dump": noMercy,
 	"rate_min": noLeast, "ratemin": noLeast, "rate_iops_min": noLeast,

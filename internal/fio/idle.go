@@ -15,7 +15,7 @@ var idle = map[string]string{
 	"ioengine": "", "filename": "", "directory": "", "direct": "1", "thread": "", "invalidate": "", "allow_mounted_write": "",
 	"hipri": "", "fixedbufs": "", "registerfiles": "", "sqthread_poll": "", "sqthread_poll_cpu": "", "nonvectored": "", "cmd_type": "",
 	"userspace_reap": "", "nowait": "", "mem": "", "iomem": "", "mem_align": "", "iomem_align": "", "hugepage-size": "", "lockmem": "", "gtod_cpu": "", "create_fsync": "",
-	"max-jobs": "", "alloc-size": "", "warnings-fatal": "", // there are no such limits, and unknown options are errors
+	"max-jobs": "", "alloc-size": "", "aux-path": "", "warnings-fatal": "", // there are no such limits, and unknown options are errors
 	"kb_base": "1024", "unit_base": "8", "significant_figures": "", "allrandrepeat": "1", "bs_unaligned": "1",
 	"description": "", "unified_rw_reporting": "0", "scramble_buffers": "0",
 	"gtod_reduce": "", "disable_lat": "", "disable_clat": "", "disable_slat": "", "disable_bw_measurement": "", "disable_bw": "",
@@ -28,13 +28,20 @@ var idle = map[string]string{
 	"nrfiles": "1", "openfiles": "", "file_service_type": "", "fallocate": "", "create_serialize": "", "create_on_open": "0",
 	"unlink": "", "overwrite": "", "random_generator": "", "softrandommap": "", "disk_util": "0", "latency_run": "0", "zonemode": "none",
 	"exitall_on_error": "1", "continue_on_error": "none", "rate_ignore_thinktime": "0",
+	"nr_files": "1", "unique_filename": "", "unlink_each_loop": "", "lockfile": "none", "file_append": "0", "allow_file_create": "",
+	"blocksize_unaligned": "1", "bs_is_seq_rand": "0", "rw_sequencer": "sequential", "write_hint": "none", "gpu_dev_id": "",
+	"uncached": "", "force_async": "", "hipri_percentage": "", "pre_read": "0", "create_only": "0", "fill_device": "0", "fill_fs": "0",
+	"verifysort": "", "verifysort_nr": "", "verify_state_load": "0", "experimental_verify": "0", "trim_percentage": "0",
+	"write_barrier": "0", "atomic": "0", "fsync_on_close": "0", "serialize_overlap": "0", "error_dump": "0",
+	"stats": "1", "log_unix_epoch": "0", "log_max_value": "0",
+	"rate_cycle": "", "ratecycle": "", // over how long a rate_min is to be kept
 	"io_submit_mode": "", // with a rate, operations begin when they are due, as with offload
 }
 
 // bare holds those of idle that need no value: alone they request what their name says. fio demands one for the
 // others on its command line, and takes the next argument for it.
 var bare = []string{
-	"thread", "hipri", "fixedbufs", "registerfiles", "sqthread_poll", "userspace_reap", "bs_unaligned", "exitall_on_error", "warnings-fatal",
+	"thread", "hipri", "fixedbufs", "registerfiles", "sqthread_poll", "userspace_reap", "bs_unaligned", "blocksize_unaligned", "exitall_on_error", "warnings-fatal",
 }
 
 // Idle is an option that changes nothing, as it was given.

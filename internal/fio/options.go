@@ -92,7 +92,7 @@ var options = []Option{
 		set:   func(j *Job, v string) error { return number(&j.NumJobs, v) },
 	},
 	{
-		Name: "offset", Type: "size or percent", Example: "1g",
+		Name: "offset", Aliases: []string{"fileoffset"}, Type: "size or percent", Example: "1g",
 		Usage: "start of the range, also as a share of the namespace, as 50% (default 0)",
 		set:   func(j *Job, v string) error { return share(&j.Offset, &j.OffsetPercent, v, 0, 99) },
 	},
