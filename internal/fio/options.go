@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/dustin/go-humanize/english"
 
@@ -33,8 +34,10 @@ func Options() []Option { return options }
 var options = []Option{
 	{
 		Name: "rw", Aliases: []string{"readwrite"}, Type: "pattern", Example: "randread", Default: "read",
-		Choices: loadgen.Patterns, Usage: english.WordSeries(loadgen.Patterns, "or"),
-		set: func(j *Job, v string) error { j.RW = v; return nil },
+		Choices: loadgen.Patterns, Usage: english.WordSeries(loadgen.Patterns, "or") +
+			"; with a number, as randread:8, one of so many operations goes to a random offset and the others follow the last of their direction; " +
+			"with a size, as read:28k, operations are that far apart, and as read:-8k they go back by it",
+		set: setPattern,
 	},
 	{
 		Name: "rwmixread", Type: "percent", Example: "70", Default: "50",
@@ -385,6 +388,29 @@ func share(bytes *int64, percent *int, v string, least, most int) error {
 	}
 	n, err := parseSize(v)
 	*bytes, *percent = n, 0
+	return err
+}
+
+// setPattern parses a pattern, and what fio has behind a colon: for a random one a number of operations, and for another
+// a size, which may be below 0.
+func setPattern(j *Job, v string) error {
+	pattern, more, given := strings.Cut(v, ":")
+	j.RW, j.RunLength, j.Skip = pattern, 0, 0
+	if !given {
+		return nil
+	}
+	if strings.HasPrefix(pattern, "rand") {
+		err := number(&j.RunLength, more)
+		if err == nil && j.RunLength < 1 {
+			err = errors.New("want at least 1 operation, as randread:8")
+		}
+		return err
+	}
+	size, back := strings.CutPrefix(more, "-")
+	n, err := parseSize(size)
+	if j.Skip = n; back {
+		j.Skip = -n
+	}
 	return err
 }
 

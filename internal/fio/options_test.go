@@ -60,6 +60,10 @@ func TestValues(t *testing.T) {
 		option, value string
 		check         func(j *Job) bool
 	}{
+		{"rw", "randread:8", func(j *Job) bool { return j.RW == "randread" && j.RunLength == 8 && j.Skip == 0 }},
+		{"readwrite", "write:4k", func(j *Job) bool { return j.RW == "write" && j.RunLength == 0 && j.Skip == 4096 }},
+		{"rw", "rw:(2*4k)", func(j *Job) bool { return j.RW == "rw" && j.Skip == 8192 }},
+		{"rw", "read:-8k", func(j *Job) bool { return j.RW == "read" && j.Skip == -8192 && j.Given()["rw"] == "read:-8k" }},
 		{"sync", "1", func(j *Job) bool { return j.Sync }},
 		{"sync", "dsync", func(j *Job) bool { return j.Sync }},
 		{"sync", "none", func(j *Job) bool { return !j.Sync }},
@@ -194,6 +198,10 @@ func TestValues(t *testing.T) {
 
 func TestBadValues(t *testing.T) {
 	for _, c := range []struct{ option, value, says string }{
+		{"rw", "randread:0", "at least 1 operation, as randread:8"},
+		{"rw", "randread:-1", "a number"},
+		{"rw", "read:", "a size"},
+		{"rw", "read:--4k", "a size"},
 		{"bs", "4kk", "a size"},
 		{"bs", "1,2,3,4", "of writes and of trims"},
 		{"size", "8e", "less than 8 EiB"},
@@ -371,7 +379,10 @@ func TestOverride(t *testing.T) {
 	if len(j.Zones[loadgen.Read]) != 0 || len(j.Zones[loadgen.Write]) != 2 {
 		t.Errorf("zones %v", j.Zones)
 	}
-	if want := map[string]string{"random_distribution": "zoned:,50/50:50/50"}; !reflect.DeepEqual(j.Given(), want) {
+	if err := errors.Join(j.Set("rw", "randread:8"), j.Set("rw", "read:4k"), j.Set("rw", "rw")); err != nil || j.RunLength != 0 || j.Skip != 0 {
+		t.Errorf("%v, %+v after rw=rw", err, j.Spec)
+	}
+	if want := map[string]string{"random_distribution": "zoned:,50/50:50/50", "rw": "rw"}; !reflect.DeepEqual(j.Given(), want) {
 		t.Errorf("given %v, want %v", j.Given(), want)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -17,8 +18,9 @@ type drawn struct {
 	sizes  map[int]int
 	tenths [10]int
 	blocks map[int64]bool
-	follow int   // how many begin where the previous one ended
-	end    int64 // of the last one
+	follow int     // how many begin where the previous one ended
+	end    int64   // of the last one
+	first  []int64 // offsets of the first ones
 }
 
 func (d *drawn) add(offset int64, bytes int, span int64) {
@@ -28,6 +30,9 @@ func (d *drawn) add(offset int64, bytes int, span int64) {
 	d.sizes[bytes]++
 	d.tenths[offset*10/span]++
 	d.blocks[offset] = true
+	if len(d.first) < 100 {
+		d.first = append(d.first, offset)
+	}
 	if offset == d.end {
 		d.follow++
 	}
@@ -90,6 +95,8 @@ func TestDrawsAsFio(t *testing.T) {
 			s.Sequential[Read] = 30
 			zones(Zone{60, 10, 0}, Zone{40, 90, 0})(s)
 		}},
+		{"--rw=randread:8 --norandommap", func(s *Spec) { s.RunLength = 8 }},
+		{"--rw=randread:3 --norandommap --percentage_random=50", func(s *Spec) { s.RunLength, s.Sequential[Read] = 3, 50 }},
 		{"--random_distribution=zoned:60/10:30/20:10/70", zones(Zone{60, 10, 0}, Zone{30, 20, 0}, Zone{10, 70, 0})},
 		{"--random_distribution=zoned_abs:60/100m:40/924m", zones(Zone{60, 0, 100 << 20}, Zone{40, 0, 924 << 20})},
 	} {
@@ -125,5 +132,22 @@ func TestDrawsAsFio(t *testing.T) {
 				t.Errorf("%v blocks, %d sizes, and with fio %v, %d", a, len(ours.sizes), b, len(theirs.sizes))
 			}
 		})
+	}
+}
+
+// TestSkipsAsFio: sequential operations are as far apart as fio's.
+func TestSkipsAsFio(t *testing.T) {
+	const span, draws = 1 << 20, 100
+	for _, skip := range []int64{4096, 12 << 10, 36 << 10} {
+		theirs := byFio(t, span, draws, fmt.Sprintf("--rw=read:%d", skip))
+		s := spec("read")
+		s.Skip = skip
+		p, ours := newPattern(&s, 0, span), &drawn{}
+		for range draws {
+			ours.add(p.offset(Read, 4096), 4096, span)
+		}
+		if !slices.Equal(ours.first, theirs.first) {
+			t.Errorf("rw=read:%d: %v, and with fio %v", skip, ours.first, theirs.first)
+		}
 	}
 }

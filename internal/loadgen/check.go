@@ -28,6 +28,8 @@ func (s *Spec) Check() error {
 		return fmt.Errorf("rwmixread=%d: want 0 to 100 percent", s.RWMixRead)
 	case s.IODepth < 1 || s.NumJobs < 1 || s.IODepth > limitDepth/s.NumJobs:
 		return fmt.Errorf("iodepth=%d, numjobs=%d: want at least 1 each, and a product of at most %d", s.IODepth, s.NumJobs, limitDepth)
+	case s.RunLength < 0:
+		return fmt.Errorf("rw=%s:%d: want a number of operations, as %[1]s:8", s.RW, s.RunLength)
 	case s.IOSize < 0:
 		return fmt.Errorf("io_size=%d: want bytes", s.IOSize)
 	case s.IOPercent < 0 || s.IOPercent > 100:
@@ -216,6 +218,9 @@ func (s *Spec) Validate(size int64, blockSize int) error {
 	}
 	if span > size-base {
 		return fmt.Errorf("size=%s: the namespace has %s from offset %s on", bytesText(span), bytesText(size-base), bytesText(base))
+	}
+	if !s.random() && (s.Skip%int64(blockSize) != 0 || s.Skip >= span || s.Skip <= -span) {
+		return fmt.Errorf("rw=%s:%d: want a multiple of the namespace's block, %d bytes, and less than the range, %s", s.RW, s.Skip, blockSize, bytesText(span))
 	}
 	if err := s.fitZones(span); err != nil {
 		return err

@@ -16,6 +16,10 @@ func TestValidate(t *testing.T) {
 		says   string
 	}{
 		{func(s *Spec) { s.RW = "readrand" }, "rw="},
+		{func(s *Spec) { s.RunLength = -1 }, "rw=randread:-1: want a number of operations"},
+		{func(s *Spec) { s.RW, s.Skip = "read", 1000 }, "rw=read:1000: want a multiple of the namespace's block, 512 bytes, and less than the range, 1.0 MiB"},
+		{func(s *Spec) { s.RW, s.Skip = "read", fakeSize }, "less than the range"},
+		{func(s *Spec) { s.RW, s.Skip = "read", -fakeSize }, "rw=read:-1048576: want"},
 		{func(s *Spec) { s.BS[Read] = Fixed(1000) }, "bs="},
 		{func(s *Spec) { s.BS[Read] = Fixed(0) }, "bs="},
 		{func(s *Spec) { s.BS[Read] = Split{{Bytes: 0, Percent: 50}, {Bytes: 4096, Percent: 50}} }, "bssplit=0: want at least one block"},
@@ -93,6 +97,9 @@ func TestValidate(t *testing.T) {
 		}
 	}
 	for _, change := range []func(*Spec){
+		func(s *Spec) { s.RW, s.Skip = "read", fakeSize-512 },
+		func(s *Spec) { s.RW, s.Skip = "read", 512-fakeSize },
+		func(s *Spec) { s.RunLength = 1000 },
 		func(s *Spec) { s.RWMixRead = 0 },
 		func(s *Spec) { s.RWMixRead = 100 },
 		func(s *Spec) { s.IODepth, s.NumJobs = 32768, 2 },

@@ -16,7 +16,8 @@ type pattern struct {
 	span   int64      // bytes of the range, a multiple of least
 	least  int64      // bytes: the smallest alignment of all directions
 	align  [ops]int64 // by direction: random offsets are multiples of it
-	next   [ops]int64 // where the next sequential operation goes, from the start of the range
+	next   [ops]int64 // where the next sequential operation goes, from the start of the range; maybe outside
+	run    int        // operations since the last one that went to a random offset, if Spec.RunLength limits them
 
 	// A single order of all blocks for all directions, if every operation has the same size.
 	once  bool
@@ -39,7 +40,7 @@ type zone struct {
 
 func newPattern(s *Spec, clone int, span int64) *pattern {
 	p := &pattern{
-		spec: s, random: s.random(), mixed: s.Sequential != [ops]int{}, least: s.unit(),
+		spec: s, random: s.random(), mixed: s.Sequential != [ops]int{} || s.RunLength > 1, least: s.unit(),
 		rng:   rand.New(rand.NewPCG(s.Seed, s.stream(clone))),
 		sizes: newSizes(s, clone),
 	}
@@ -126,7 +127,7 @@ func (p *pattern) fit(op Op, bytes int, left int64) int {
 		return bytes
 	}
 	room := p.span - p.next[op]
-	if room < p.align[op] {
+	if room < p.align[op] || p.next[op] < 0 {
 		room = p.span // it wraps around
 	}
 	room = min(room, left)
@@ -148,11 +149,17 @@ func (p *pattern) fit(op Op, bytes int, left int64) int {
 // offset returns where an operation of that direction and size goes, from the start of the range.
 func (p *pattern) offset(op Op, bytes int) int64 {
 	if !p.random || p.mixed && p.follows(op) {
-		at := p.next[op]
-		if at+int64(bytes) > p.span {
+		at, last := p.next[op], p.span-int64(bytes)
+		switch {
+		case at > last:
 			at = 0
+		case at < 0:
+			at = last
 		}
 		p.next[op] = at + int64(bytes)
+		if !p.random {
+			p.next[op] += p.spec.Skip
+		}
 		return at
 	}
 	at := int64(p.block(op)) * p.least
@@ -168,6 +175,10 @@ func (p *pattern) offset(op Op, bytes int) int64 {
 
 // follows reports whether an operation of a random job begins where the previous one ended.
 func (p *pattern) follows(op Op) bool {
+	if p.run++; p.run < p.spec.RunLength {
+		return true
+	}
+	p.run = 0
 	percent := p.spec.Sequential[op]
 	return percent > 0 && p.rng.IntN(100) < percent
 }

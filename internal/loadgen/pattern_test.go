@@ -203,6 +203,59 @@ func TestSequentialShare(t *testing.T) {
 	}
 }
 
+// TestRunLength: of so many operations, whatever their directions, the last goes to a random offset, and the others
+// continue where one of their direction ended.
+func TestRunLength(t *testing.T) {
+	for n, random := range map[int]int{0: 80_000, 1: 80_000, 8: 10_000} {
+		s := spec("randrw")
+		s.RunLength = n
+		p := newPattern(&s, 0, 1<<40)
+		var end [ops]int64
+		jumps := 0
+		for i := range 80_000 {
+			op := Op(i / 3 % 2)
+			at := p.offset(op, 4096)
+			if at != end[op] {
+				jumps++
+				if n > 0 && i%n != n-1 {
+					t.Fatalf("rw=randrw:%d: operation %d goes to a random offset", n, i)
+				}
+			}
+			end[op] = at + 4096
+		}
+		if jumps != random {
+			t.Errorf("rw=randrw:%d: %d of 80000 operations go to random offsets, want %d", n, jumps, random)
+		}
+	}
+}
+
+// TestSkip: sequential operations are as far apart as the spec says, and those that go back reach every block.
+func TestSkip(t *testing.T) {
+	for _, c := range []struct {
+		skip int64
+		want []int64 // in blocks of 4096 bytes, of eight
+	}{
+		{0, []int64{0, 1, 2, 3, 4, 5, 6, 7, 0, 1}},
+		{4096, []int64{0, 2, 4, 6, 0, 2}},
+		{5 * 4096, []int64{0, 6, 0, 6}},
+		{7 * 4096, []int64{0, 0, 0}},
+		{-4096, []int64{0, 0, 0}},
+		{-8192, []int64{0, 7, 6, 5, 4, 3, 2, 1, 0, 7}},
+		{-3 * 4096, []int64{0, 7, 5, 3, 1, 7}},
+	} {
+		s := spec("rw")
+		s.Skip = c.skip
+		p := newPattern(&s, 0, 8*4096)
+		var got []int64
+		for range c.want {
+			got = append(got, p.offset(Write, 4096)/4096)
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("rw=rw:%d: blocks %v, want %v", c.skip, got, c.want)
+		}
+	}
+}
+
 // A mix of nothing but reads, or of no reads, is just that.
 func TestMixOfOne(t *testing.T) {
 	for reads, want := range map[int]Op{0: Write, 100: Read} {
@@ -245,6 +298,7 @@ func TestInside(t *testing.T) {
 			s.Zones[op] = []Zone{{Percent: 70, Share: share}, {Percent: 30, Share: 100 - share}}
 		}
 		s.Distribution = []Distribution{{}, {Kind: Zoned}, {Normal, 30}, {Zipf, 1.2}, {Pareto, 0.2}}[rng.IntN(5)]
+		s.Skip, s.RunLength = block*(rng.Int64N(41)-20)*rng.Int64N(2), rng.IntN(4)
 		if s.Validate(span, block) != nil {
 			continue
 		}

@@ -81,7 +81,7 @@ func (r *run) makeTasks(dev Device, specs []Spec) error {
 		}
 		if s.Verify && s.Changes() {
 			base, span := s.area(dev.Size()) // other specs may begin elsewhere
-			unit, end = gcd(unit, base), max(end, base+span)
+			unit, end = gcd(gcd(unit, base), max(s.Skip, -s.Skip)), max(end, base+span)
 			for op := range ops {
 				if !s.Draws(op) {
 					continue

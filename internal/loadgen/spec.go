@@ -10,6 +10,8 @@ type Spec struct {
 	Name      string
 	RW        string     // one of Patterns
 	RWMixRead int        // percent of reads in rw and randrw
+	RunLength int        // a random pattern: one of so many operations goes to a random offset; 0 for every one
+	Skip      int64      // a sequential pattern: bytes between two operations; below 0 to go back
 	BS        [ops]Split // bytes per operation, by Op; a write that follows a trim has the trim's size
 
 	Align [ops]int // bytes of which random offsets are multiples, by Op; 0 for the smallest of BS
