@@ -35,7 +35,7 @@ const (
 var foreign = map[string]string{
 	"opendir": noFabric, "lockfile": noFabric, "file_append": noFabric, "nr_files": noFabric,
 	"log_hist_coarseness": noLog, "latency-log": noLog, "bandwidth-log": "write_bw_log has the bandwidth of each job; leave the option out",
-	"verify_async_cpus": noChecking, "experimental_verify": noChecking, "verify_backlog_batch": noChecking,
+	"verify_async_cpus": noChecking, "experimental_verify": noChecking,
 	"verify_state_load": "rw=read with verify checks what an earlier run wrote, however far it came; leave the option out",
 	"verify_offset":     "what verify checks by is at the beginning of each block; leave the option out",
 	"trim_percentage":   noTrimming, "trim_verify_zero": noTrimming, "trim_backlog": noTrimming, "trim_backlog_batch": noTrimming,
@@ -68,7 +68,7 @@ var foreign = map[string]string{
 	"terse-version":  "-o terse prints version 3; leave the option out",
 	"append-terse":   "-o normal,terse prints these lines beside the table",
 	"verify_pattern": "verify=crc32c checks data that differ everywhere; leave the option out",
-	"verify_fatal":   noChecking, "verify_dump": noChecking, "verify_backlog": noChecking, "verify_async": noChecking,
+	"verify_fatal":   noChecking, "verify_dump": noChecking, "verify_async": noChecking,
 	"verify_state_save": noChecking, "verify_interval": noChecking,
 	"latency_run": noTarget,
 	"steadystate": noSettling, "steadystate_duration": noSettling, "steadystate_ramp_time": noSettling, "steadystate_check_interval": noSettling, "ss": noSettling, "ss_dur": noSettling, "ss_ramp": noSettling,

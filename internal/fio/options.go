@@ -279,6 +279,15 @@ var options = []Option{
 		set:   func(j *Job, v string) error { return unless(&j.Unread, v) },
 	},
 	{
+		Name: "verify_backlog", Type: "number", Example: "1024",
+		Usage: "read back and check what was written after each so many writes of a job, too (default only at the end)",
+		set:   func(j *Job, v string) (err error) { j.Backlog, err = parseCount(v); return err },
+	},
+	{
+		Name: "verify_backlog_batch", Type: "number", Example: "256", Usage: "how many of these writes are read back each time, the oldest first (default as many)",
+		set: func(j *Job, v string) (err error) { j.BacklogBatch, err = parseCount(v); return err },
+	},
+	{
 		Name: "percentile_list", Type: "list", Example: "50:99:99.9", Usage: "latency percentiles to report, separated by colons",
 		set: setPercentiles,
 	},

@@ -132,6 +132,8 @@ func TestValues(t *testing.T) {
 		{"do_verify", "0", func(j *Job) bool { return j.Unread }},
 		{"do_verify", "1", func(j *Job) bool { return !j.Unread }},
 		{"do_verify", "", func(j *Job) bool { return !j.Unread }},
+		{"verify_backlog", "1k", func(j *Job) bool { return Specs([]*Job{j})[0].Backlog == 1024 }},
+		{"verify_backlog_batch", "16", func(j *Job) bool { return j.BacklogBatch == 16 }},
 		{"thinktime_blocks_type", "complete", func(j *Job) bool { return !j.ThinkIssued }},
 		{"thinktime_blocks_type", "issue", func(j *Job) bool { return j.ThinkIssued }},
 		{"thinktime_spin", "500", func(j *Job) bool { return j.ThinkSpin == 500*time.Microsecond }},

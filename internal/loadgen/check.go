@@ -47,6 +47,9 @@ func (s *Spec) Check() error {
 	if err := s.checkTimes(); err != nil {
 		return err
 	}
+	if err := s.checkBacklog(); err != nil {
+		return err
+	}
 	if err := s.checkSeek(); err != nil {
 		return err
 	}
@@ -60,10 +63,24 @@ func (s *Spec) checkNumbers() error {
 	for _, c := range []struct {
 		option string
 		n      int64
-	}{{"loops", int64(s.Loops)}, {"number_ios", s.NumberIOs}, {"fsync", int64(s.Fsync)}, {"fdatasync", int64(s.Fdatasync)}, {"thinktime_blocks", int64(s.ThinkIOs)}} {
+	}{{"loops", int64(s.Loops)}, {"number_ios", s.NumberIOs}, {"verify_backlog", s.Backlog}, {"verify_backlog_batch", s.BacklogBatch}, {"fsync", int64(s.Fsync)}, {"fdatasync", int64(s.Fdatasync)}, {"thinktime_blocks", int64(s.ThinkIOs)}} {
 		if c.n < 0 {
 			return fmt.Errorf("%s=%d: want a number from 0", c.option, c.n)
 		}
+	}
+	return nil
+}
+
+func (s *Spec) checkBacklog() error {
+	switch {
+	case s.BacklogBatch > 0 && s.Backlog == 0:
+		return errors.New("verify_backlog_batch needs a verify_backlog, as --verify_backlog=1024")
+	case s.Backlog == 0:
+		return nil
+	case !s.Verify:
+		return errors.New("verify_backlog needs --verify=crc32c")
+	case s.hasRate() || s.LatencyTarget > 0:
+		return errors.New("verify_backlog has a job stop to read back what it wrote; want no rate, rate_iops or latency_target")
 	}
 	return nil
 }

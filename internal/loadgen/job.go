@@ -51,6 +51,7 @@ type job struct {
 	checking bool  // what was written is being read back
 	position int64 // up to where, from the start of the range
 	verified int64 // bytes
+	backlog  backlog
 }
 
 const endless = int64(1) << 62
@@ -266,6 +267,9 @@ func (j *job) done(io *IO) {
 	j.mu.Lock()
 	j.verified += units
 	j.busy--
+	if j.task.spec.Backlog > 0 && io.Op == Write && err == nil {
+		j.backlog.add(io)
+	}
 	switch {
 	case err != nil:
 		j.fail(err)
@@ -274,10 +278,10 @@ func (j *job) done(io *IO) {
 		if err := j.overdue(io, now); err != nil {
 			j.fail(err)
 		}
-	case j.lead != nil && !j.checking:
+	case j.lead != nil && !j.checking && !io.aside:
 		j.lead.of(io.Op).count(io, now)
 	}
-	j.think.add(!j.task.spec.ThinkIssued && io.Op != Flush)
+	j.think.add(!j.task.spec.ThinkIssued && io.Op != Flush && !io.aside)
 	var more bool
 	switch {
 	case j.planned():
@@ -363,7 +367,7 @@ func (j *job) next(io *IO) bool {
 // counts reports whether an operation that ended belongs to what is measured. Called with mu held.
 func (j *job) counts(io *IO) bool {
 	switch t := j.task; {
-	case j.checking:
+	case j.checking, io.aside:
 		return false
 	case io.due:
 		// An operation counts if it was due during measuring, however late it ended.

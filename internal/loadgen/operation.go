@@ -8,6 +8,7 @@ import (
 // prepare gives io the next operation: that of the plan, or else one that starts now. It returns false if there is
 // none. Called with mu held.
 func (j *job) prepare(io *IO, now int64) bool {
+	io.aside = false
 	switch {
 	case j.err != nil || j.task.stop.Load():
 		return false
@@ -25,6 +26,8 @@ func (j *job) prepare(io *IO, now int64) bool {
 		return true
 	case j.left <= 0 || j.quota <= 0:
 		return false
+	case j.readsBack(io):
+		return true
 	}
 	var bytes int
 	if io.due = j.paced || j.plan != nil && j.due(); io.due {
@@ -168,11 +171,8 @@ func (j *job) prepareCheck(io *IO) bool {
 		if !l.written(j.task.base+j.position, n) {
 			continue
 		}
-		io.Op, io.Offset, io.Length, io.Buf = Read, j.task.base+j.position, int(n), io.mem[:n]
-		io.version = io.version[:n/l.unit]
-		l.note(io.version, io.Offset)
+		j.readBack(io, j.task.base+j.position, int(n))
 		j.position += piece * int64(s.NumJobs)
-		j.busy++
 		return true
 	}
 	return false

@@ -35,6 +35,7 @@ type IO struct {
 	mem     []byte   // Buf is a part of it
 	started int64    // nanoseconds: when the operation was submitted, or was due
 	due     bool     // started is when it was due
+	aside   bool     // it reads back what was written, and is in no figure
 	version []uint32 // versions of the units of a checked read, when it began
 }
 

@@ -36,11 +36,12 @@ func testVerify(t *testing.T) {
 			"align": func(s *Spec) {
 				s.BS, s.Align = [ops]Split{Fixed(8192), Fixed(8192), Fixed(8192)}, [ops]int{Read: 4096, Write: 4096}
 			},
-			"delay": func(s *Spec) { s.Delay = time.Second },
-			"fsync": func(s *Spec) { s.Fsync, s.Runtime = 3, 50*time.Millisecond },
-			"jobs":  func(s *Spec) { s.NumJobs = 3 },
-			"zipf":  func(s *Spec) { s.Distribution = Distribution{Zipf, 3}; s.Runtime = 50 * time.Millisecond },
-			"rate":  func(s *Spec) { s.RateIOPS = [ops]int{2000, 2000}; s.Runtime = 50 * time.Millisecond },
+			"delay":   func(s *Spec) { s.Delay = time.Second },
+			"fsync":   func(s *Spec) { s.Fsync, s.Runtime = 3, 50*time.Millisecond },
+			"backlog": func(s *Spec) { s.Backlog, s.Runtime = 5, 50*time.Millisecond },
+			"jobs":    func(s *Spec) { s.NumJobs = 3 },
+			"zipf":    func(s *Spec) { s.Distribution = Distribution{Zipf, 3}; s.Runtime = 50 * time.Millisecond },
+			"rate":    func(s *Spec) { s.RateIOPS = [ops]int{2000, 2000}; s.Runtime = 50 * time.Millisecond },
 		} {
 			d := &fakeDevice{delay: 100 * time.Microsecond, data: make([]byte, fakeSize)}
 			s := verifySpec(rw)
@@ -308,6 +309,79 @@ func TestVerifyReadsBack(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// TestVerifyBacklog: after so many writes as the spec says a job reads back what these wrote, or the oldest of them, which
+// is in no figure.
+func TestVerifyBacklog(t *testing.T) {
+	const n = fakeSize / 4096
+	for _, rw := range []string{"write", "randwrite", "trimwrite", "randtrimwrite"} {
+		for batch, want := range map[int64]uint64{0: n, 4: n - 12, 1: n - 15, 64: n} {
+			synctest.Test(t, func(t *testing.T) {
+				s := verifySpec(rw)
+				s.Backlog, s.BacklogBatch, s.Unread = 16, batch, true
+				var reads, writes atomic.Uint64
+				d := &fakeDevice{delay: time.Millisecond, data: make([]byte, fakeSize), seen: func(io *IO) {
+					switch io.Op {
+					case Write:
+						writes.Add(1)
+					case Read:
+						if reads.Add(1) == 1 && (writes.Load() < 16 || writes.Load() > 16+uint64(s.IODepth)) {
+							t.Errorf("%s: the first write is read back after %d writes", rw, writes.Load())
+						}
+					}
+				}}
+				res := mustRun(t, d, s)
+				// What was written last, while nothing was left to write, is only read back at the end.
+				last := uint64(16 + s.IODepth)
+				if got := reads.Load(); got > want || got+last < want || res.Verified != int64(got)*4096 {
+					t.Errorf("%s, %d at a time: %d reads, %d bytes verified, want nearly %d reads", rw, batch, got, res.Verified, want)
+				}
+				if res.Ops[Read].IOs != 0 || res.Ops[Write].IOs != n || writes.Load() != n {
+					t.Errorf("%s, %d at a time: %d reads, %d writes are in the figures", rw, batch, res.Ops[Read].IOs, res.Ops[Write].IOs)
+				}
+			})
+		}
+	}
+}
+
+// TestVerifyBacklogFinds: what is wrong ends the run soon after it was written.
+func TestVerifyBacklogFinds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const at = 10 * 4096
+		s := verifySpec("write")
+		s.Backlog = 16
+		var writes atomic.Uint64
+		d := &fakeDevice{delay: time.Millisecond, data: make([]byte, fakeSize)}
+		d.seen = func(io *IO) {
+			switch {
+			case io.Op == Write:
+				writes.Add(1)
+			case io.Offset == at:
+				d.data[at+1000] ^= 4
+			}
+		}
+		_, err := runOne(d, s)
+		if ve := (*VerifyError)(nil); !errors.As(err, &ve) || ve.Offset != at || writes.Load() > 16+2*uint64(s.IODepth) {
+			t.Errorf("%v after %d writes, want a VerifyError at %d", err, writes.Load(), at)
+		}
+	})
+}
+
+// TestBacklogMemory: what a job still has to read back takes no more room than twice what it is.
+func TestBacklogMemory(t *testing.T) {
+	var b backlog
+	for i := range int64(10_000) {
+		b.add(&IO{Offset: i})
+		if b.len() > 16 {
+			if p := b.take(); p.offset != i-16 {
+				t.Fatalf("%d is taken after %d", p.offset, i)
+			}
+		}
+	}
+	if cap(b.places) > 64 || b.len() != 16 {
+		t.Errorf("%d places take the room of %d", b.len(), cap(b.places))
 	}
 }
 
