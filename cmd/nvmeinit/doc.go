@@ -4,7 +4,7 @@
 // # Where to change what
 //
 //	the commands and their groups                         main.go
-//	names and arguments as others have them               misplaced.go
+//	names and arguments as others have them               misplaced.go, absent.go
 //	where to connect to, and as whom                      connflags.go, lookup.go, identity.go, secrets.go
 //	the transport; why connecting failed, what to do      fabric.go, explain.go
 //	whether packets went through shared memory            sharing.go

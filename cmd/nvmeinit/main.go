@@ -71,6 +71,7 @@ Flags are named as nvme-cli and fio name them.`,
 		run := c.RunE
 		c.RunE = func(c *cobra.Command, args []string) error { return remedied(run(c, args)) }
 	}
+	cli.Absent(root, absentCommands)
 	return cli.Parent(root)
 }
 

@@ -18,10 +18,14 @@ var otherNames = map[string][]string{
 	"bench":     {"fio", "perf"},
 	"discard":   {"dsm", "trim", "unmap"},
 	"discover":  {"list-subsys"},
-	"show-regs": {"get-property"},
+	"show-regs": {"get-property", "get-reg"},
+	"list-ns":   {"get-ns-id"},
 	"get-log": {
-		"boot-part-log", "changed-ns-list-log", "endurance-event-agg-log", "endurance-log", "lba-status-log", "media-unit-stat-log",
-		"mi-cmd-support-effects-log", "pred-lat-event-agg-log", "predictable-lat-log", "resv-notif-log", "self-test-log",
+		"ave-discovery-log", "boot-part-log", "changed-alloc-ns-list-log", "changed-ns-list-log",
+		"dispersed-ns-participating-nss-log", "endurance-event-agg-log", "endurance-log", "host-discovery-log",
+		"lba-status-log", "media-unit-stat-log", "mgmt-addr-list-log", "mi-cmd-support-effects-log", "phy-rx-eom-log",
+		"pred-lat-event-agg-log", "predictable-lat-log", "pull-model-ddc-req-log", "reachability-associations-log",
+		"reachability-groups-log", "resv-notif-log", "rotational-media-info-log", "self-test-log",
 		"supported-cap-config-log", "telemetry-log",
 	},
 }
@@ -43,6 +47,9 @@ func otherFlag(c *cobra.Command, err error) error {
 				_, usage := pflag.UnquoteUsage(f)
 				return cli.Usage("%w; is --%s meant: %s?", err, name, usage)
 			}
+		}
+		if instead := absentFlags[unknown.GetSpecifiedName()]; instead != "" {
+			return cli.Usage("%w: %s", err, instead)
 		}
 	}
 	return c.Root().FlagErrorFunc()(c, err)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"io"
 	"slices"
 	"strings"
 	"testing"
@@ -22,11 +23,36 @@ func wantRefused(t *testing.T, command string, says map[string]string) {
 	}
 }
 
+// nvmeCLICommands are those of nvme-cli 2.13.
+const nvmeCLICommands = `
+list list-subsys id-ctrl id-ns id-ns-granularity id-ns-lba-format list-ns list-ctrl nvm-id-ctrl nvm-id-ns
+nvm-id-ns-lba-format primary-ctrl-caps list-secondary cmdset-ind-id-ns ns-descs id-nvmset id-uuid id-iocs id-domain
+list-endgrp create-ns delete-ns attach-ns detach-ns get-ns-id get-log telemetry-log fw-log changed-ns-list-log
+smart-log ana-log error-log effects-log endurance-log predictable-lat-log pred-lat-event-agg-log persistent-event-log
+endurance-event-agg-log lba-status-log resv-notif-log boot-part-log phy-rx-eom-log get-feature device-self-test
+self-test-log supported-log-pages fid-support-effects-log mi-cmd-support-effects-log media-unit-stat-log
+supported-cap-config-log mgmt-addr-list-log rotational-media-info-log changed-alloc-ns-list-log
+dispersed-ns-participating-nss-log reachability-groups-log reachability-associations-log host-discovery-log
+ave-discovery-log pull-model-ddc-req-log set-feature set-property get-property format fw-commit fw-download
+admin-passthru io-passthru security-send security-recv get-lba-status capacity-mgmt resv-acquire resv-register
+resv-release resv-report dsm copy flush compare read write write-zeroes write-uncor verify sanitize sanitize-log
+reset subsystem-reset ns-rescan show-regs set-reg get-reg discover connect-all connect disconnect disconnect-all
+config gen-hostnqn show-hostnqn gen-dhchap-key check-dhchap-key gen-tls-key check-tls-key tls-key dir-receive
+dir-send virt-mgmt rpmb lockdown dim show-topology io-mgmt-recv io-mgmt-send nvme-mi-recv nvme-mi-send fw-activate
+`
+
 // TestOtherNames: who calls a command as nvme-cli does, or names a target by an argument, is told what to write.
 func TestOtherNames(t *testing.T) {
 	wantRefused(t, "", map[string]string{
 		"dsm -n 1":                      `nvmeinit: there is no command "dsm"; is discard meant? see nvmeinit discard --help`,
 		"resv-notif-log":                `nvmeinit: there is no command "resv-notif-log"; is get-log meant? see nvmeinit get-log --help`,
+		"disconnect -n nqn.x":           `nvmeinit: there is no command "disconnect": nvmeinit keeps no connections: `,
+		"id-uuid":                       `nvmeinit: there is no command "id-uuid": nvmeinit admin-passthru --opcode 0x06 --cdw10 0x17 --data-len 4096 shows`,
+		"get-reg --offset 0":            `nvmeinit: there is no command "get-reg"; is show-regs meant?`,
+		"id-ctrl -b":                    "nvmeinit: unknown shorthand flag: 'b' in -b: admin-passthru -b prints the bytes",
+		"list -v":                       "nvmeinit: unknown shorthand flag: 'v' in -v: -o json has all",
+		"connect --host-iface eth0":     "nvmeinit: unknown flag: --host-iface: -w connects from an address",
+		"connect-all --dump-config":     "nvmeinit: unknown flag: --dump-config: nvmeinit keeps no connections",
 		"version":                       `nvmeinit: there is no command "version"; is --version meant?`,
 		"bench rdma://host:4420":        "nvmeinit: rdma://host:4420: flags say where the target is: want -t rdma -a host -s 4420; see nvmeinit bench --help",
 		"bench a.fio tcp://[::1]":       "nvmeinit: tcp://[::1]: flags say where the target is: want -t tcp -a ::1;",
@@ -52,6 +78,23 @@ func TestOtherNames(t *testing.T) {
 	} {
 		if got := strings.Join(doubleDashed(newRoot(), strings.Fields(args)), " "); got != want {
 			t.Errorf("%s: %s, want %s", args, got, want)
+		}
+	}
+	for _, name := range strings.Fields(nvmeCLICommands) {
+		root := newRoot()
+		c, _, err := root.Find([]string{name})
+		here := err == nil && c != root
+		var said strings.Builder
+		root.SetArgs([]string{name, "--help"})
+		root.SetOut(io.Discard)
+		code := cli.Execute(t.Context(), root, &said)
+		if _, absent := absentCommands[name]; here && (absent || code != cli.ExitOK) || !here && !absent && !strings.Contains(said.String(), " meant? see ") {
+			t.Errorf("%s, which nvme-cli has: exit code %d, %q", name, code, said.String())
+		}
+	}
+	for name := range absentCommands {
+		if !slices.Contains(strings.Fields(nvmeCLICommands), name) {
+			t.Errorf("%s is no command of nvme-cli's", name)
 		}
 	}
 	for name, others := range otherNames {

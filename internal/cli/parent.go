@@ -20,6 +20,9 @@ func Parent(c *cobra.Command) *cobra.Command {
 	return c
 }
 
+// Absent has c, which has other commands, say what to do instead if one of these names is used for one.
+func Absent(c *cobra.Command, instead map[string]string) { c.Annotations = instead }
+
 // manyCommands is how many are too many for one line.
 const manyCommands = 20
 
@@ -27,6 +30,9 @@ const manyCommands = 20
 func unknownCommand(c *cobra.Command, name string) error {
 	if !c.HasSubCommands() { // as in "help COMMAND more"
 		return Usage("%s has no commands, and so no %q; see %s --help", c.CommandPath(), name, c.CommandPath())
+	}
+	if instead := c.Annotations[name]; instead != "" {
+		return Usage("there is no command %q: %s", name, instead)
 	}
 	var names []string
 	for _, sub := range c.Commands() {
