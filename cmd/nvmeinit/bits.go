@@ -72,8 +72,9 @@ func (f *connFlags) decodedBy(tables map[string][]part, fs []field) []field {
 	var all []field
 	for _, one := range fs {
 		all = append(all, one)
-		if table := tables[one.name]; table != nil {
-			all = append(all, parts(table, reflect.ValueOf(one.value).Uint())...)
+		// vs is a property, and of Identify Namespace the vendor's bytes.
+		if table, v := tables[one.name], reflect.ValueOf(one.value); table != nil && v.CanUint() {
+			all = append(all, parts(table, v.Uint())...)
 		}
 	}
 	return all

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/dustin/go-humanize/english"
@@ -65,7 +66,23 @@ func namespaceFields(id *nvme.IdentifyNamespace) []field {
 		fs = append(fs, field{fmt.Sprintf("lbaf %2d", i), fmt.Sprintf("ms:%-3d lbads:%-2d rp:%#x %s", f.MS, f.LBADS, f.RP, used), nil})
 	}
 	size := int64(id.NSZE) * int64(id.BlockSize())
-	return append(fs, field{"lbafs", "", formats}, field{"size", blockdev.FormatSize(size), size}, number("block_size", id.BlockSize()))
+	return append(fs, field{"lbafs", "", formats}, field{"vs", "", vendorText(id.VendorSpecific[:])}, field{"size", blockdev.FormatSize(size), size}, number("block_size", id.BlockSize()))
+}
+
+// vendorText returns the vendor's bytes as nvme-cli's JSON has them: up to the first zero, in rows of 16 characters, with
+// dots for what can't be printed.
+func vendorText(b []byte) []string {
+	b, _, _ = bytes.Cut(b, []byte{0})
+	rows := []string{}
+	for row := range slices.Chunk(bytes.Clone(b), 16) {
+		for i, c := range row {
+			if c < '!' || c > '~' {
+				row[i] = '.'
+			}
+		}
+		rows = append(rows, string(row))
+	}
+	return rows
 }
 
 // big returns a field of 128 bits.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -56,8 +57,7 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// TestMembers: the JSON has every member that nvme-cli 2.13 prints of a page, in its order; but for vs of id-ns, the
-// bytes that only a vendor can read.
+// TestMembers: the JSON has every member that nvme-cli 2.13 prints of a page, in its order.
 func TestMembers(t *testing.T) {
 	ns := &nvme.IdentifyNamespace{NSFEAT: nvme.NSFEATOptPerf}
 	var states []object
@@ -83,7 +83,7 @@ func TestMembers(t *testing.T) {
 			emerg_power_fail_vault_scale`},
 		"id-ns": {namespaceFields(ns), `nsze ncap nuse nsfeat nlbaf flbas mc dpc dps nmic rescap fpi dlfeat nawun nawupf nacwu
 			nabsn nabo nabspf noiob nvmcap npwg npwa npdg npda nows mssrl mcl msrc kpios nulbaf kpiodaag anagrpid nsattr
-			nvmsetid endgid nguid eui64 lbafs`},
+			nvmsetid endgid nguid eui64 lbafs vs`},
 		"nvm-id-ctrl":      {fields(&nvme.IdentifyControllerNVM{}), `vsl wzsl wusl dmrl dmrsl dmsl kpiocap wzdsl aocs ver lbamqf`},
 		"cmdset-ind-id-ns": {fields(&nvme.IdentifyNamespaceIndependent{}), `nsfeat nmic rescap fpi anagrpid nsattr nvmsetid endgid nstat kpios maxkt rgrpid`},
 	} {
@@ -102,6 +102,22 @@ func TestMembers(t *testing.T) {
 		if f := scales[len(scales)-6+i]; f.value != want {
 			t.Errorf("%s is %v, want %d", f.name, f.value, want)
 		}
+	}
+}
+
+// TestVendorText: the vendor's bytes are text up to a zero, as with nvme-cli, in rows.
+func TestVendorText(t *testing.T) {
+	for text, want := range map[string]string{
+		"": "[]", "\x00abc": "[]", "a b\xff~!\x00c": `["a.b.~!"]`, "0123456789abcdef": `["0123456789abcdef"]`,
+		"0123456789abcdefg": `["0123456789abcdef" "g"]`,
+	} {
+		if got := fmt.Sprintf("%q", vendorText([]byte(text))); got != want {
+			t.Errorf("%q: %s, want %s", text, got, want)
+		}
+	}
+	page := []byte("a b")
+	if _ = vendorText(page); string(page) != "a b" {
+		t.Errorf("the page is now %q", page)
 	}
 }
 
