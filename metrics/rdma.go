@@ -10,6 +10,8 @@ var rdmaFigures = []figure[*rdma.Counters]{
 		func(s *rdma.Counters) float64 { return float64(s.Accepted.Load()) }},
 	{counter("rdma_rejected_connections_total", "NVMe/RDMA connections rejected.", "role"), nil,
 		func(s *rdma.Counters) float64 { return float64(s.Rejected.Load()) }},
+	{counter("rdma_limited_connections_total", "NVMe/RDMA connections rejected for a limit on connections or on their memory.", "role"), nil,
+		func(s *rdma.Counters) float64 { return float64(s.Limited.Load()) }},
 	{counter("rdma_failed_connections_total", "NVMe/RDMA connections ended by an error.", "role"), nil,
 		func(s *rdma.Counters) float64 { return float64(s.Failed.Load()) }},
 	{counter("rdma_capsules_total", "Command capsules sent by the host, or received by the target.", "role"), nil,

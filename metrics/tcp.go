@@ -27,6 +27,8 @@ var (
 			func(c *tcp.Counters) float64 { return float64(c.Accepted.Load()) }},
 		{counter("tcp_refused_connections_total", "NVMe/TCP connections closed for a limit, or before they were ready.", "role"),
 			func(c *tcp.Counters) float64 { return float64(c.Rejected.Load()) }},
+		{counter("tcp_limited_connections_total", "NVMe/TCP connections closed for a limit on connections.", "role"),
+			func(c *tcp.Counters) float64 { return float64(c.Limited.Load()) }},
 		{counter("tcp_header_digest_errors_total", "PDUs with a wrong header digest.", "role"),
 			func(c *tcp.Counters) float64 { return float64(c.HeaderDigestErrors.Load()) }},
 		{counter("tcp_data_digest_errors_total", "PDUs with a wrong data digest.", "role"),

@@ -34,6 +34,9 @@ func TestShareOfConnections(t *testing.T) {
 					t.Error(err)
 				}
 			}
+			if n := r.listener.Counters(); n.Limited.Load() < 3 || n.Limited.Load() != n.Rejected.Load() {
+				t.Errorf("%d of %d rejections are counted as for a limit", n.Limited.Load(), n.Rejected.Load())
+			}
 		})
 	}
 }

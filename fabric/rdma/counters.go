@@ -7,6 +7,7 @@ type Counters struct {
 	Connections      atomic.Int64 // open now
 	Accepted         atomic.Uint64
 	Rejected         atomic.Uint64
+	Limited          atomic.Uint64 // target: those of them that a limit on connections, or on the memory of their buffers, rejected
 	Failed           atomic.Uint64 // ended by an error
 	Capsules         atomic.Uint64 // commands received (target) or sent (host)
 	InCapsule        atomic.Uint64 // those with data in the capsule

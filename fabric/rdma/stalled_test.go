@@ -277,6 +277,9 @@ func TestWildQueueSizes(t *testing.T) {
 		if n := r.listener.Counters().Rejected.Load(); n != 7 {
 			t.Errorf("%d refused connections counted, want 7", n)
 		}
+		if n := r.listener.Counters().Limited.Load(); n != 0 {
+			t.Errorf("%d of them are counted as for a limit", n)
+		}
 	})
 }
 

@@ -210,6 +210,9 @@ func (l *Listener) requested(ev verbs.CMEvent) {
 	defer l.done.Done()
 	if status, err := l.connect(ev); err != nil {
 		l.counters.Rejected.Add(1)
+		if errors.Is(err, verbs.ErrNoMemory) || errors.Is(err, target.ErrLimit) {
+			l.counters.Limited.Add(1)
+		}
 		if status == 0 {
 			l.cfg.Log.Warn("rdma: connection not accepted", "transport", "rdma", "remote", ev.ID.RemoteAddr(), "err", err)
 		} else {

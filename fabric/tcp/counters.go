@@ -25,6 +25,7 @@ type Counters struct {
 	Connections atomic.Int64  // open now
 	Accepted    atomic.Uint64 // connections made
 	Rejected    atomic.Uint64 // connections closed because of a limit, or before initialization was done
+	Limited     atomic.Uint64 // those of them that a limit on connections closed
 
 	HeaderDigestErrors atomic.Uint64
 	DataDigestErrors   atomic.Uint64

@@ -176,6 +176,9 @@ func (l *Listener) start(conn socket.Conn) {
 	}
 	if err != nil {
 		l.counters.Rejected.Add(1)
+		if errors.Is(err, ErrTooMany) || errors.Is(err, target.ErrLimit) {
+			l.counters.Limited.Add(1)
+		}
 		_ = conn.Close()
 		peer := conn.RemoteAddr()
 		l.report(peer, &ConnError{Stage: stageAccept, Peer: peer, Err: err})

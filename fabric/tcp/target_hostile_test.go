@@ -87,6 +87,9 @@ func TestTargetTerminates(t *testing.T) {
 		t.Errorf("%d protocol errors counted, %d made", got, want)
 	}
 	waitFor(t, "the end of all connections", func() bool { return tt.Counters().Connections.Load() == 0 })
+	if n := tt.Counters().Limited.Load(); n != 0 {
+		t.Errorf("%d are counted as refused for a limit", n)
+	}
 	if got := tt.Counters().Rejected.Load(); got != uint64(len(wrongFirst)) {
 		t.Errorf("%d connections count as rejected, want %d", got, len(wrongFirst))
 	}

@@ -226,8 +226,8 @@ func TestPeerConnections(t *testing.T) {
 		t.Errorf("%v, want ErrTooMany", err)
 	}
 	rawFrom(t, tt, netip.Addr{}).initialize(pdu.ICReq{})
-	if n := tt.Counters().Rejected.Load(); n != 1 {
-		t.Errorf("%d refused", n)
+	if n, limited := tt.Counters().Rejected.Load(), tt.Counters().Limited.Load(); n != 1 || limited != 1 {
+		t.Errorf("%d refused, %d of them for a limit", n, limited)
 	}
 }
 
