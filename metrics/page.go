@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/roce"
@@ -101,7 +100,11 @@ func (s *Set) status() *pageStatus {
 		st.addTarget(&snap)
 	}
 	if st.Host {
+		for _, c := range controllers {
+			st.IO.Errors += c.Errors()
+		}
 		for _, sub := range subsystems {
+			st.IO.Errors += sub.Errors() // those of controllers that are gone, too
 			controllers = append(controllers, sub.Controllers()...)
 		}
 		st.addControllers(controllers)
@@ -178,9 +181,7 @@ func (st *pageStatus) addControllers(all []*host.Controller) {
 			n := q.Counters()
 			row.IO.Read.Bytes += n.BytesRead.Load()
 			row.IO.Write.Bytes += n.BytesWritten.Load()
-			for _, e := range []*atomic.Uint64{&n.GenericErrors, &n.CommandErrors, &n.MediaErrors, &n.PathErrors, &n.OtherErrors} {
-				row.IO.Errors += e.Load()
-			}
+			row.IO.Errors += n.Errors()
 			if q != c.Admin() {
 				completed := n.Completed.Load() // first: later there may be more of them than were submitted
 				row.IO.InFlight += int(n.Submitted.Load() - completed)
@@ -189,7 +190,6 @@ func (st *pageStatus) addControllers(all []*host.Controller) {
 		st.IO.Read.Bytes += row.IO.Read.Bytes
 		st.IO.Write.Bytes += row.IO.Write.Bytes
 		st.IO.InFlight += row.IO.InFlight
-		st.IO.Errors += row.IO.Errors
 		st.Peers = append(st.Peers, row)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/nvme-anywhere/nvmeof/fabric/tcp"
+	"github.com/nvme-anywhere/nvmeof/nvme"
 	"github.com/nvme-anywhere/nvmeof/nvme/host"
 	"github.com/nvme-anywhere/nvmeof/nvme/multipath"
 	"github.com/nvme-anywhere/nvmeof/nvme/target"
@@ -81,7 +82,7 @@ func TestPathFigures(t *testing.T) {
 }
 
 // TestPathPage: the status page of a host shows the controllers of its paths separately, and the total that a load
-// generator has moved by all of them, including those that are gone.
+// generator has moved by all of them, including those that are gone, as are the errors.
 func TestPathPage(t *testing.T) {
 	p := newPair(t)
 	p.set = New() // the host's
@@ -99,6 +100,18 @@ func TestPathPage(t *testing.T) {
 	}
 	if len(st.Peers) != 2 || len(keys) != 2 || st.IO.Read.Bytes < 4096+5*8<<10 {
 		t.Errorf("the page shows %+v and has %d bytes read", st.Peers, st.IO.Read.Bytes)
+	}
+	sub := p.set.subsystems[0].value
+	before := st.IO.Errors
+	if _, err := sub.Controllers()[0].IdentifyPage(t.Context(), 0xff, 0, nvme.CSINVM); err == nil {
+		t.Error("CNS FFh is identified")
+	}
+	if st := p.set.status(); st.IO.Errors != before+1 {
+		t.Errorf("the page has %d errors after one more than %d", st.IO.Errors, before)
+	}
+	p.must(sub.Close())
+	if st := p.set.status(); st.IO.Errors != before+1 || len(st.Peers) != 1 {
+		t.Errorf("the page has %d errors and %d controllers when the path is gone, want %d and 1", st.IO.Errors, len(st.Peers), before+1)
 	}
 	const moved = 1 << 40
 	p.set.AddBench(func() Bench { return Bench{Write: target.OpStats{Ops: 1, Bytes: moved}} })

@@ -87,6 +87,15 @@ func (c *Controller) Queues() []*Queue { return slices.Clip(c.io) }
 // Counters returns the controller's counters. Each queue has its own.
 func (c *Controller) Counters() *Counters { return &c.counters }
 
+// Errors returns the number of commands of all queues that were answered with an error.
+func (c *Controller) Errors() uint64 {
+	n := c.admin.Counters().Errors()
+	for _, q := range c.io {
+		n += q.Counters().Errors()
+	}
+	return n
+}
+
 // Alloc returns n bytes of memory that the transport transfers at the least cost, aligned as [Transport] says.
 func (c *Controller) Alloc(n int) ([]byte, error) { return c.cfg.Transport.Alloc(n) }
 

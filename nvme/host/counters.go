@@ -26,6 +26,11 @@ type QueueCounters struct {
 	Timeouts atomic.Uint64 // commands not answered in time
 }
 
+// Errors returns the number of responses with a status other than success.
+func (c *QueueCounters) Errors() uint64 {
+	return c.GenericErrors.Load() + c.CommandErrors.Load() + c.MediaErrors.Load() + c.PathErrors.Load() + c.OtherErrors.Load()
+}
+
 // completed counts a response.
 func (c *QueueCounters) completed(r *Request) {
 	c.Completed.Add(1)

@@ -102,6 +102,9 @@ func (p *path) enter(state State, err error) {
 	for _, w := range p.spaces {
 		w.dead = true
 	}
+	if p.ctrl != nil {
+		s.lostErrors += p.ctrl.Errors()
+	}
 	p.ctrl, p.groups, p.spaces = nil, groups{}, nil
 	st := p.status()
 	s.settle(s.spaces...)

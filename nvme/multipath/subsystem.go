@@ -32,7 +32,8 @@ type Subsystem struct {
 	err     error     // why done is closed
 	dark    time.Time // since when no path has been live; zero while one is
 	// impatient is set when requests must no longer wait for a path.
-	impatient bool
+	impatient  bool
+	lostErrors uint64 // commands that were answered with an error by controllers that are gone
 }
 
 // patience is how long requests wait for a live path to take them; negative means forever. However soon lost paths
@@ -186,6 +187,19 @@ func (s *Subsystem) Controllers() []*host.Controller {
 		}
 	}
 	return all
+}
+
+// Errors returns the number of commands that were answered with an error, by controllers that are gone as well.
+func (s *Subsystem) Errors() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := s.lostErrors
+	for _, p := range s.paths {
+		if p.ctrl != nil {
+			n += p.ctrl.Errors()
+		}
+	}
+	return n
 }
 
 // Alloc returns n bytes of memory that a path transfers at the least cost, RDMA before TCP, aligned as
