@@ -58,6 +58,16 @@ stonewall
 rw=randread
 bsrange=4k-16k
 random_distribution=zoned:60/10:40/90
+
+[mixed]
+stonewall
+rw=randrw
+unified_rw_reporting=mixed
+
+[both]
+stonewall
+rw=randrw
+unified_rw_reporting=both
 `
 
 // fioReport is the part of fio's JSON that tools read.
@@ -70,7 +80,7 @@ type fioReport struct {
 		Error       int     `json:"error"`
 		Options     map[string]string
 		Read, Write fioSide
-		Trim        fioSide
+		Trim, Mixed fioSide
 		Runtime     float64            `json:"job_runtime"`
 		Depths      map[string]float64 `json:"iodepth_level"`
 		Micros      map[string]float64 `json:"latency_us"`
@@ -132,10 +142,10 @@ func readFio(t *testing.T, out []byte) fioReport {
 				share += v
 			}
 		}
-		if j.Read.Total+j.Write.Total+j.Trim.Total > 0 {
+		if j.Read.Total+j.Write.Total+j.Trim.Total+j.Mixed.Total > 0 {
 			near("the sum of the shares of latencies", share, 100)
 		}
-		for _, s := range []fioSide{j.Read, j.Write, j.Trim} {
+		for _, s := range []fioSide{j.Read, j.Write, j.Trim, j.Mixed} {
 			if s.Total == 0 {
 				continue
 			}
@@ -178,7 +188,7 @@ func TestFioJSON(t *testing.T) {
 		took, group := 0.0, -1 // ms, of all groups, one after another
 		for _, j := range r.Jobs {
 			if j.GroupID > group {
-				took, group = took+max(j.Read.Runtime, j.Write.Runtime), j.GroupID
+				took, group = took+max(j.Read.Runtime, j.Write.Runtime, j.Mixed.Runtime), j.GroupID
 			}
 		}
 		var names []string
@@ -202,6 +212,9 @@ func TestFioJSON(t *testing.T) {
 			if mean := j.Read.Bytes / j.Read.Total; j.Name == "ranger" && math.Abs(mean-10240) > 5*4579/math.Sqrt(j.Read.Total) {
 				t.Errorf("%s: %v operations of the ranger have %.0f bytes on average, want 10240", who, j.Read.Total, mean)
 			}
+			if j.Name == "mixed" && (j.Mixed.Total != 1024 || all > 0) || j.Name == "both" && (j.Mixed.Total != 1024 || all != 1024) {
+				t.Errorf("%s: %s: %v reads and writes together, %v apart", who, j.Name, j.Mixed.Total, all)
+			}
 			if least := math.Floor(took / 1000); j.Elapsed != r.Jobs[0].Elapsed || j.Elapsed < least {
 				t.Errorf("%s: %s: %v s have elapsed, and all groups together took %v ms", who, j.Name, j.Elapsed, took)
 			}
@@ -209,7 +222,7 @@ func TestFioJSON(t *testing.T) {
 				t.Errorf("%s: %s: error %d, depths %v", who, j.Name, j.Error, j.Depths)
 			}
 		}
-		if want := []string{"mix 0", "writer 1", "writer 1", "thinker 2", "trimmer 3", "ranger 4"}; !slices.Equal(names, want) {
+		if want := []string{"mix 0", "writer 1", "writer 1", "thinker 2", "trimmer 3", "ranger 4", "mixed 5", "both 6"}; !slices.Equal(names, want) {
 			t.Errorf("%s reports %v, want %v", who, names, want)
 		}
 	}

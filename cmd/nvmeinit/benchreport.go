@@ -37,19 +37,26 @@ func printJob(w io.Writer, r *fio.Reported) {
 		head = append(head, "p"+strconv.FormatFloat(p, 'f', -1, 64))
 	}
 	t := cli.NewTable(w, append(head, "max")...)
-	add := func(op loadgen.Op, m *loadgen.Measured, bandwidth, total string) {
+	add := func(name any, m *loadgen.Measured, bandwidth, total string) {
 		if m.IOs == 0 {
 			return
 		}
-		row := []any{op, humanize.Comma(int64(r.IOPS(m))), bandwidth, total, micros(m.Latency.Mean())}
+		row := []any{name, humanize.Comma(int64(r.IOPS(m))), bandwidth, total, micros(m.Latency.Mean())}
 		for _, p := range percentiles {
 			row = append(row, micros(float64(m.Latency.Percentile(p))))
 		}
 		t.AppendRow(append(row, micros(float64(m.Latency.Max()))))
 	}
-	for op := range r.Ops {
-		m := &r.Ops[op]
-		add(loadgen.Op(op), m, humanize.IBytes(uint64(r.Bandwidth(m)))+"/s", humanize.IBytes(m.Bytes))
+	moved := func(name any, m *loadgen.Measured) {
+		add(name, m, humanize.IBytes(uint64(r.Bandwidth(m)))+"/s", humanize.IBytes(m.Bytes))
+	}
+	if r.Job.Unified != fio.Mixed {
+		for op := range r.Ops {
+			moved(loadgen.Op(op), &r.Ops[op])
+		}
+	}
+	if r.Job.Unified != fio.Apart {
+		moved("mixed", r.Total())
 	}
 	add(loadgen.Flush, &r.Syncs, "-", "-")
 	t.Render()

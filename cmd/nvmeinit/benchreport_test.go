@@ -37,6 +37,19 @@ func TestJobTable(t *testing.T) {
 	if strings.Contains(b.String(), "read") {
 		t.Errorf("it read nothing:\n%s", b.String())
 	}
+	if strings.Contains(b.String(), "mixed") {
+		t.Errorf("nobody asked for all together:\n%s", b.String())
+	}
+	for value, apart := range map[string]bool{"mixed": false, "both": true} {
+		if err := job.Set("unified_rw_reporting", value); err != nil {
+			t.Fatal(err)
+		}
+		b.Reset()
+		printJob(&b, &r)
+		if !regexp.MustCompile(`mixed +256 +32 MiB/s +64 MiB +50\.0 µs`).MatchString(b.String()) || regexp.MustCompile(`write +256`).MatchString(b.String()) != apart {
+			t.Errorf("unified_rw_reporting=%s:\n%s", value, b.String())
+		}
+	}
 }
 
 // TestSoughtText: the result of a latency_target is shown to people.

@@ -17,6 +17,7 @@ type Job struct {
 	GroupReporting bool      // clones are reported together
 	Stonewall      bool      // it begins when all jobs before it have ended
 	NewGroup       bool      // it begins a new group of the report, as after a stonewall
+	Unified        Unified   // how directions are reported
 	Percentiles    []float64 // to report; nil for fio's
 	Logs           Logs
 
@@ -29,6 +30,16 @@ type Job struct {
 	exits   exitWhat                   // which
 	given   []setting                  // in order: one that is repeated may add to what it said before
 }
+
+// Unified says how the directions of a job are reported.
+type Unified int
+
+// Values of Unified.
+const (
+	Apart Unified = iota // each by itself
+	Mixed                // all together
+	Both                 // both ways
+)
 
 // setting is an option as it was given.
 type setting struct{ name, value string }

@@ -39,12 +39,13 @@ type JobReport struct {
 	ETA      int64             `json:"eta"`
 	Elapsed  int64             `json:"elapsed"` // s, for all jobs, in sequence or in parallel
 	Options  map[string]string `json:"job options"`
-	Read     Side              `json:"read"`
-	Write    Side              `json:"write"`
-	Trim     Side              `json:"trim"`
-	Sync     syncSide          `json:"sync"`
-	Runtime  int64             `json:"job_runtime"` // ms, sum over all clones
-	User     float64           `json:"usr_cpu"`     // percent of Runtime
+	Read     Side              `json:"read,omitzero"`
+	Write    Side              `json:"write,omitzero"`
+	Trim     Side              `json:"trim,omitzero"`
+	Sync     syncSide          `json:"sync,omitzero"`
+	Mixed    Side              `json:"mixed,omitzero"` // all of them together
+	Runtime  int64             `json:"job_runtime"`    // ms, sum over all clones
+	User     float64           `json:"usr_cpu"`        // percent of Runtime
 	System   float64           `json:"sys_cpu"`
 	Switches int64             `json:"ctx"`
 	MajFlt   int64             `json:"majf"`
@@ -65,6 +66,7 @@ type JobReport struct {
 	Late     uint64            `json:"nvmeinit_unstarted_ios,omitempty"`  // ours: due by a rate and never begun
 
 	percentiles []float64 // of latencies; nil if none are to be reported
+	unified     Unified
 }
 
 // Side is one direction of a job.
@@ -94,7 +96,12 @@ type Side struct {
 	IOPSMean    float64 `json:"iops_mean"`
 	IOPSStdDev  float64 `json:"iops_stddev"`
 	IOPSSamples int     `json:"iops_samples"`
+
+	hidden bool // the job isn't reported in this way
 }
+
+// IsZero reports whether the side isn't among the members of the JSON.
+func (s *Side) IsZero() bool { return s.hidden }
 
 // Latency holds figures of latencies in nanoseconds.
 type Latency struct {
@@ -110,7 +117,12 @@ type Latency struct {
 type syncSide struct {
 	TotalIOs uint64  `json:"total_ios"`
 	Lat      Latency `json:"lat_ns"`
+
+	hidden bool
 }
+
+// IsZero is that of Side.
+func (s *syncSide) IsZero() bool { return s.hidden }
 
 // levels is a JSON object whose members keep their order.
 type levels []level
@@ -176,6 +188,7 @@ func (r *Report) endGroup(first int) {
 	aggregate(r.Jobs[first:], func(j *JobReport) *Side { return &j.Read })
 	aggregate(r.Jobs[first:], func(j *JobReport) *Side { return &j.Write })
 	aggregate(r.Jobs[first:], func(j *JobReport) *Side { return &j.Trim })
+	aggregate(r.Jobs[first:], func(j *JobReport) *Side { return &j.Mixed })
 }
 
 // aggregate sets, for each of the jobs of a group, its percentage of the total bandwidth.
@@ -247,7 +260,15 @@ func jobReport(group int, g *Reported, bins bool) JobReport {
 		Complete: spread(nil, "0", "4", "8", "16", "32", "64", ">=64"),
 		LatDepth: latencyDepth(g), LatShare: cmp.Or(g.Job.LatencyPercentile, 100),
 		Target: g.Job.LatencyTarget.Nanoseconds(), Window: g.Job.LatencyWindow.Microseconds(),
-		Verified: g.Verified, Late: g.Unstarted,
+		Verified: g.Verified, Late: g.Unstarted, unified: g.Job.Unified,
+	}
+	j.Mixed.hidden = true
+	switch g.Job.Unified {
+	case Mixed:
+		j.Mixed = mixed(g, bins)
+		j.Read.hidden, j.Write.hidden, j.Trim.hidden, j.Sync.hidden = true, true, true, true
+	case Both:
+		j.Mixed = mixed(g, bins)
 	}
 	if !g.Job.noClat || g.Job.lat {
 		j.percentiles = g.Job.percentiles()
@@ -294,13 +315,28 @@ func side(g *Reported, op loadgen.Op, bins bool) Side {
 	return s
 }
 
+// mixed returns the figures of all directions together.
+func mixed(g *Reported, bins bool) Side {
+	all := *g
+	all.Ops[loadgen.Read] = *g.Total()
+	all.Points = slices.Clone(g.Points)
+	for i := range all.Points {
+		p := &all.Points[i]
+		for _, op := range []loadgen.Op{loadgen.Write, loadgen.Trim} {
+			p.IOs[loadgen.Read] += p.IOs[op]
+			p.Bytes[loadgen.Read] += p.Bytes[op]
+		}
+	}
+	return side(&all, loadgen.Read, bins)
+}
+
 // syncs returns the figures of a job's flushes.
 func syncs(g *Reported, bins bool) syncSide {
 	h := &g.Syncs.Latency
 	if h.Count() == 0 {
 		return syncSide{}
 	}
-	s := syncSide{h.Count(), latency(h)}
+	s := syncSide{TotalIOs: h.Count(), Lat: latency(h)}
 	if !g.Job.noClat || g.Job.lat {
 		s.Lat.spell(g, h, bins)
 	}

@@ -1,6 +1,7 @@
 package fio
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"math"
@@ -118,6 +119,52 @@ func TestReportOfPercentiles(t *testing.T) {
 			if has := len(l.lat.Percentiles) == 17 && len(l.lat.Bins) > 0; has != l.want || !l.want && l.lat.Percentiles != nil {
 				t.Errorf("%v: %s has %d percentiles and %d bins", c.options, l.of, len(l.lat.Percentiles), len(l.lat.Bins))
 			}
+		}
+	}
+}
+
+// TestUnified: as in fio, the directions of a job are reported together, in place of each or in addition.
+func TestUnified(t *testing.T) {
+	for value, want := range map[string]struct {
+		members string
+		fields  int // of the terse line
+	}{
+		"none": {"read write trim sync", 121}, "0": {"read write trim sync", 121},
+		"mixed": {"mixed", 80}, "1": {"mixed", 80},
+		"both": {"read write trim sync mixed", 162}, "2": {"read write trim sync mixed", 162},
+	} {
+		jobs, res := results(t, "unified_rw_reporting="+value, "group_reporting", "percentile_list=50")
+		for i := range res.Jobs {
+			res.Jobs[i].Ops[loadgen.Write].Latency.Record(1_000_000)
+			res.Jobs[i].Ops[loadgen.Write].IOs++
+		}
+		r := NewReport("nvmeinit 1", time.Unix(0, 0), nil)
+		r.Add(jobs, res, true)
+		var b bytes.Buffer
+		var all struct{ Jobs []map[string]any }
+		if err := errors.Join(json.NewEncoder(&b).Encode(r), json.Unmarshal(b.Bytes(), &all)); err != nil {
+			t.Fatal(err)
+		}
+		var members []string
+		for _, name := range []string{"read", "write", "trim", "sync", "mixed"} {
+			if all.Jobs[0][name] != nil {
+				members = append(members, name)
+			}
+		}
+		b.Reset()
+		if err := r.Terse(&b); err != nil {
+			t.Fatal(err)
+		}
+		if got, fields := strings.Join(members, " "), strings.Count(b.String(), ";")+1; got != want.members || fields != want.fields {
+			t.Errorf("%s: %s, and %d fields, want %s, and %d", value, got, fields, want.members, want.fields)
+		}
+		if !strings.Contains(want.members, "mixed") {
+			continue
+		}
+		m, read, write := &r.Jobs[0].Mixed, &r.Jobs[0].Read, &r.Jobs[0].Write
+		if m.TotalIOs != read.TotalIOs+write.TotalIOs || m.IOBytes != read.IOBytes+write.IOBytes || m.CLat.N != m.TotalIOs || m.CLat.Max < 990_000 ||
+			m.IOPSMax != read.IOPSMax+write.IOPSMax || m.BWMin != read.BWMin+write.BWMin || m.BWAgg != 100 || len(m.CLat.Percentiles) != 1 || len(m.CLat.Bins) == 0 {
+			t.Errorf("%s: %+v of reads %+v and writes %+v", value, m, read, write)
 		}
 	}
 }

@@ -340,6 +340,11 @@ var options = []Option{
 		set: func(j *Job, v string) error { return boolean(&j.GroupReporting, v) },
 	},
 	{
+		Name: "unified_rw_reporting", Type: english.WordSeries(unifieds[:], "or"), Choices: unifieds[:], Example: "both", Default: "none",
+		Usage: "report reads, writes and trims together, in place of each or, with both, in addition",
+		set:   setUnified,
+	},
+	{
 		Name: "stonewall", Aliases: []string{"wait_for_previous"}, Flag: true, Usage: "begin when the jobs before this one have ended",
 		set: func(j *Job, v string) error { return boolean(&j.Stonewall, v) },
 	},
@@ -439,6 +444,19 @@ func setProcess(j *Job, v string) error {
 	}
 	j.Poisson = v == poisson
 	return nil
+}
+
+// unifieds are fio's names of how directions are reported, which it also takes as numbers.
+var unifieds = [...]string{Apart: "none", Mixed: "mixed", Both: "both"}
+
+func setUnified(j *Job, v string) error {
+	for u, name := range unifieds {
+		if v == name || v == strconv.Itoa(u) {
+			j.Unified = Unified(u)
+			return nil
+		}
+	}
+	return fmt.Errorf("want %s", english.WordSeries(unifieds[:], "or"))
 }
 
 // setSync parses fio's kinds of synchronous files, which make no difference to a namespace.

@@ -18,8 +18,13 @@ func (r *Report) Terse(w io.Writer) error {
 		l := terse{strconv.Itoa(terseVersion), r.Version, j.Name}
 		l.add("%d", j.GroupID)
 		l.add("%d", j.Error)
-		l.side(&j.Read, j.percentiles)
-		l.side(&j.Write, j.percentiles)
+		if j.unified != Mixed {
+			l.side(&j.Read, j.percentiles)
+			l.side(&j.Write, j.percentiles)
+		}
+		if j.unified != Apart {
+			l.side(&j.Mixed, j.percentiles)
+		}
 		l.add("%f%%", j.User)
 		l.add("%f%%", j.System)
 		for _, n := range []int64{j.Switches, j.MajFlt, j.MinFlt} {
