@@ -6,7 +6,7 @@ const (
 	noFabric   = "nvmeinit reaches the namespace by itself, by -t, -a and --nsid; leave the option out"
 	noCache    = "commands go to the namespace past every cache of this machine; leave the option out"
 	noLog      = "write_bw_log, write_iops_log and write_lat_log have the figures of each log_avg_msec of a run; leave the option out"
-	noEpoch    = "times in logs count from when measuring began; leave the option out"
+	noEpoch    = "with log_unix_epoch=1 times in logs are those of the system's clock; leave the option out"
 	noFile     = "logs are gathered in memory, and are as large as log_avg_msec is short; leave the option out"
 	noPlace    = "taskset or numactl say where nvmeinit runs, as taskset -c 0-3 nvmeinit bench; leave the option out"
 	noTarget   = "latency_target finds the greatest depth at which latencies hold, and ends the job there; leave the option out"
@@ -61,8 +61,7 @@ var foreign = map[string]string{
 	"trigger":   noTrigger, "trigger-file": noTrigger, "trigger-timeout": noTrigger, "trigger-remote": noTrigger,
 	"inflate-log": noFile, "crctest": noSelfTest, "memcpytest": noSelfTest, "cpuclock-test": noSelfTest,
 	"write_hist_log": noLog, "log_hist_msec": noLog, "log_prio": noLog,
-	"log_max_value":  "a line of write_lat_log has the average of its interval; leave the option out",
-	"log_unix_epoch": noEpoch, "log_alternate_epoch": noEpoch, "log_alternate_epoch_clock_id": noEpoch,
+	"log_alternate_epoch": noEpoch, "log_alternate_epoch_clock_id": noEpoch,
 	"log_entries": noFile, "fadvise_hint": noCache, "log_compression": noFile, "log_compression_cpus": noFile, "log_store_compressed": noFile,
 	"write_iolog":    "--pcap writes down every packet, and so every command; leave the option out",
 	"terse-version":  "-o terse prints version 3; leave the option out",

@@ -17,6 +17,8 @@ type Logs struct {
 	prefixes [logKinds]*string // the prefixes of file names, nil if not requested; empty for the job's name
 	together bool              // the clones of a job, and jobs with the same prefix, share a file
 	offsets  bool              // lines include the offset of the operation
+	longest  bool              // latencies of intervals are the longest, and not the average
+	unix     bool              // times count from 1970, and not from when measuring began
 }
 
 // Kinds of logs.
@@ -69,10 +71,10 @@ func (j *Job) Logged() string {
 
 // Log is a file with the course over time of a job's clone.
 type Log struct {
-	Option  string // that requests it
-	Path    string
-	kind    int
-	offsets bool
+	Option string // that requests it
+	Path   string
+	kind   int
+	of     *Logs
 }
 
 // LogsOf returns the log files of a clone, with the names that fio gives them.
@@ -88,39 +90,43 @@ func (j *Job) LogsOf(clone int) []Log {
 			if j.Logs.together {
 				path = fmt.Sprintf("%s_%s.log", name, ending)
 			}
-			all = append(all, Log{logOptions[kind], path, kind, j.Logs.offsets})
+			all = append(all, Log{logOptions[kind], path, kind, &j.Logs})
 		}
 	}
 	return all
 }
 
 // Write writes the log of a clone as fio does: lines of milliseconds, a value (KiB or operations per second, or the
-// average in nanoseconds), the direction (0 reads, 1 writes, 2 trims), the bytes and, if requested, the offset of a
-// single operation, and its priority, which is always 0.
+// average or maximum in nanoseconds), the direction (0 reads, 1 writes, 2 trims), the bytes and, if requested, the
+// offset of a single operation, and its priority, which is always 0.
 func (l Log) Write(to io.Writer, r *loadgen.JobResult) error {
 	w := bufio.NewWriter(to)
+	began := int64(0)
+	if l.of.unix {
+		began = r.Began.UnixMilli()
+	}
 	for i := range r.Windows {
 		for op := range loadgen.Directions {
 			if value, ok := l.value(r, &r.Windows[i], loadgen.Op(op)); ok {
-				l.line(w, r.Windows[i].End, value, loadgen.Op(op), 0, 0)
+				l.line(w, began+r.Windows[i].End.Milliseconds(), value, loadgen.Op(op), 0, 0)
 			}
 		}
 	}
 	for _, entries := range r.Entries {
 		for i := range entries {
 			e := &entries[i]
-			l.line(w, e.End, l.single(e), e.Op, e.Length, e.Offset)
+			l.line(w, began+e.End.Milliseconds(), l.single(e), e.Op, e.Length, e.Offset)
 		}
 	}
 	return w.Flush()
 }
 
-func (l Log) line(w io.Writer, end time.Duration, value int64, op loadgen.Op, length int, offset int64) {
-	if l.offsets {
-		fmt.Fprintf(w, "%d, %d, %d, %d, %d, 0\n", end.Milliseconds(), value, op, length, offset)
+func (l Log) line(w io.Writer, end, value int64, op loadgen.Op, length int, offset int64) {
+	if l.of.offsets {
+		fmt.Fprintf(w, "%d, %d, %d, %d, %d, 0\n", end, value, op, length, offset)
 		return
 	}
-	fmt.Fprintf(w, "%d, %d, %d, %d, 0\n", end.Milliseconds(), value, op, length)
+	fmt.Fprintf(w, "%d, %d, %d, %d, 0\n", end, value, op, length)
 }
 
 // single returns the value of one operation in a log.
@@ -144,8 +150,11 @@ func (l Log) value(r *loadgen.JobResult, w *loadgen.Window, op loadgen.Op) (int6
 	case iopsLog:
 		return int64(float64(w.IOs[op]) / w.Length.Seconds()), r.Spec.Does(op)
 	}
-	if w.IOs[op] == 0 {
+	switch {
+	case w.IOs[op] == 0:
 		return 0, false
+	case l.of.longest:
+		return int64(w.Longest[op]), true
 	}
 	return int64(w.Latency[op]) / int64(w.IOs[op]), true
 }

@@ -23,7 +23,8 @@ func TestLogs(t *testing.T) {
 	j.Number = 3
 	r := &loadgen.JobResult{Spec: &j.Spec, Windows: []loadgen.Window{
 		{End: 500 * time.Millisecond, Length: 500 * time.Millisecond, IOs: [3]uint64{100, 50}, Bytes: [3]uint64{100 << 12, 50 << 13},
-			Latency: [3]time.Duration{100 * 81 * time.Microsecond, 50 * 17 * time.Microsecond}},
+			Latency: [3]time.Duration{100 * 81 * time.Microsecond, 50 * 17 * time.Microsecond},
+			Longest: [3]time.Duration{3 * time.Millisecond, 2 * time.Millisecond}},
 		{End: time.Second, Length: 500 * time.Millisecond},
 		{End: 1250 * time.Millisecond, Length: 250 * time.Millisecond, IOs: [3]uint64{0, 10}, Bytes: [3]uint64{0, 10 << 10},
 			Latency: [3]time.Duration{0, 10 * time.Millisecond}},
@@ -44,6 +45,18 @@ func TestLogs(t *testing.T) {
 	}
 	if len(want) > 0 {
 		t.Errorf("there are no %v", want)
+	}
+	r.Began = time.UnixMilli(1795242250123)
+	for _, s := range []setting{{"log_unix_epoch", "1"}, {"log_max_value", "1"}} {
+		if err := j.Set(s.name, s.value); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, want := range map[int]string{0: "1795242250623, 800, 0, 0, 0\n", 2: "1795242250623, 3000000, 0, 0, 0\n1795242250623, 2000000, 1, 0, 0\n"} {
+		var b strings.Builder
+		if err := j.LogsOf(1)[i].Write(&b, r); err != nil || !strings.HasPrefix(b.String(), want) {
+			t.Errorf("since 1970, and with the longest, %s has %v\n%s", j.LogsOf(1)[i].Path, err, b.String())
+		}
 	}
 	if err := j.LogsOf(1)[0].Write(full{}, r); !errors.Is(err, unix.ENOSPC) {
 		t.Errorf("%v of a log for which there is no room", err)

@@ -326,6 +326,16 @@ var options = []Option{
 		set:   func(j *Job, v string) error { return boolean(&j.Logs.offsets, v) },
 	},
 	{
+		Name: "log_max_value", Alone: true, Type: "0 or 1", Example: "1", Default: "0",
+		Usage: "1: write the longest latency of each interval to the logs of write_lat_log, and not the average",
+		set:   func(j *Job, v string) error { return boolean(&j.Logs.longest, v) },
+	},
+	{
+		Name: "log_unix_epoch", Alone: true, Type: "0 or 1", Example: "1", Default: "0",
+		Usage: "1: times in logs are milliseconds since 1970, and not since measuring began",
+		set:   func(j *Job, v string) error { return boolean(&j.Logs.unix, v) },
+	},
+	{
 		Name: "per_job_logs", Type: "0 or 1", Example: "0", Default: "1",
 		Usage: "0: write the logs of all jobs with the same prefix to one file without N, one job after another",
 		set: func(j *Job, v string) error {

@@ -8,6 +8,7 @@ type Window struct {
 	Length     time.Duration
 	IOs, Bytes [ops]uint64
 	Latency    [ops]time.Duration // the sum over all operations
+	Longest    [ops]time.Duration
 }
 
 // Entry is one operation that ended.
@@ -46,6 +47,7 @@ func (c *course) add(io *IO, took, at, from int64) {
 	c.now.IOs[io.Op]++
 	c.now.Bytes[io.Op] += uint64(io.Length)
 	c.now.Latency[io.Op] += time.Duration(took)
+	c.now.Longest[io.Op] = max(c.now.Longest[io.Op], time.Duration(took))
 }
 
 // enter records an entry.

@@ -96,6 +96,22 @@ func testWindows(t *testing.T) {
 		}
 		return n
 	}
+	// Of three operations, one of which takes longer, the window has the sum, and the longest.
+	n := 0
+	res, err := Run(context.Background(), &fakeDevice{delay: time.Millisecond, seen: func(*IO) {
+		if n++; n == 2 {
+			time.Sleep(time.Millisecond)
+		}
+	}}, []Spec{func() Spec { s := spec("randread"); s.IODepth, s.NumberIOs, s.LogEvery = 1, 3, time.Second; return s }()}, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if w := res.Jobs[0].Windows; len(w) != 1 || w[0].Longest[Read] != 2*time.Millisecond || w[0].Latency[Read] != 4*time.Millisecond {
+		t.Errorf("operations of 1, 2 and 1 ms make %+v", w)
+	}
+	if since := time.Since(res.Jobs[0].Began); since != 4*time.Millisecond {
+		t.Errorf("measuring began %v ago, want 4 ms", since)
+	}
 	const every = 100 * time.Millisecond
 	all := windows(func(s *Spec) { s.RampTime, s.Runtime, s.LogEvery = 2*every, 3*every+every/5, every })
 	// Reads end 10, 40, 70, 100, 130 … ms after the ramp. The last, after 340 ms, is in less than half a window.

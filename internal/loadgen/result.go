@@ -13,6 +13,7 @@ type JobResult struct {
 	Spec     *Spec
 	Clone    int // of the spec's NumJobs
 	Duration time.Duration
+	Began    time.Time // when measuring began, for logs
 	// Processor time of this process in that time. It can't be attributed to jobs, so each gets a share in
 	// proportion to its operations.
 	User, System time.Duration
@@ -184,6 +185,7 @@ func (r *run) result() (*Result, error) {
 	res, err := r.collect()
 	for i, j := range r.jobs {
 		jr := &res.Jobs[i]
+		jr.Began = epoch.Add(time.Duration(j.task.from.Load()))
 		jr.Windows, jr.Entries = j.course.finish(j.task.measured(j.ended)), j.course.entries
 	}
 	return res, err
