@@ -52,7 +52,7 @@ func setBlockRange(j *Job, v string) error {
 	})
 }
 
-// cutRange parses two sizes separated by a minus sign outside of any expression.
+// cutRange parses two sizes separated by a minus sign, or as in fio a colon, outside of any expression.
 func cutRange(v string) (least, most int64, ok bool) {
 	nesting := 0
 	for i, c := range v {
@@ -61,7 +61,7 @@ func cutRange(v string) (least, most int64, ok bool) {
 			nesting++
 		case c == ')':
 			nesting--
-		case c == '-' && nesting == 0:
+		case (c == '-' || c == ':') && nesting == 0:
 			var errs [2]error
 			least, errs[0] = parseSize(v[:i])
 			most, errs[1] = parseSize(v[i+1:])

@@ -103,6 +103,7 @@ func TestValues(t *testing.T) {
 		{"bssplit", "4k/0:8k/100", func(j *Job) bool { return j.BS[0][0].Percent == 0 && j.BS[0][1].Percent == 100 }},
 		{"bsrange", "4k-4k", func(j *Job) bool { return reflect.DeepEqual(j.BS[0], loadgen.Range(4096, 4096)) }},
 		{"bsrange", "4k-64k", func(j *Job) bool { return reflect.DeepEqual(j.BS[1], loadgen.Range(4096, 65536)) }},
+		{"bsrange", "4k:64k", func(j *Job) bool { return reflect.DeepEqual(j.BS[1], loadgen.Range(4096, 65536)) }},
 		{"bsrange", "(8k-4k)-64k", func(j *Job) bool { return reflect.DeepEqual(j.BS[0], loadgen.Range(4096, 65536)) }},
 		{"blocksize_range", "4k-8k,(2*4k)-(128k-4k)", func(j *Job) bool {
 			return reflect.DeepEqual(j.BS[0], loadgen.Range(4096, 8192)) && reflect.DeepEqual(j.BS[2], loadgen.Range(8192, 124<<10))
