@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/nvme-anywhere/nvmeof/tests/process"
@@ -329,6 +330,31 @@ func TestBenchStatus(t *testing.T) {
 	text = tgt.must(t, cliTimeout, "tcp", "bench", flags...)
 	if n := strings.Count(text, "first: rw"); n != 1 || strings.Count(text, "second: rw") < 2 {
 		t.Errorf("%d tables of the first job: %s", n, text)
+	}
+}
+
+// TestBenchStatusSignal: SIGUSR1 has the results so far printed, as with fio.
+func TestBenchStatusSignal(t *testing.T) {
+	t.Parallel()
+	tgt := startTarget(t, "--volume", "mem:8MiB")
+	p := tgt.startInit(t, "tcp", "bench", args("-o json --rw randread --runtime 5m --metrics 127.0.0.1:0")...)
+	eventually(t, cliTimeout, "the run is about to begin", func() bool { return strings.Contains(p.stderr.String(), "metrics http") })
+	eventually(t, cliTimeout, "a report is printed", func() bool {
+		p.signal(syscall.SIGUSR1)
+		return strings.Contains(p.stdout.String(), `"total_ios"`)
+	})
+	p.signal(syscall.SIGINT)
+	r := p.result(t, cliTimeout)
+	var all []fioReport
+	for d := json.NewDecoder(strings.NewReader(r.stdout)); d.More(); {
+		var one fioReport
+		if err := d.Decode(&one); err != nil {
+			t.Fatalf("%v in %s", err, r.stdout)
+		}
+		all = append(all, one)
+	}
+	if n := len(all); r.code != exitInterrupted || n < 2 || all[0].Jobs[0].Read.Total > all[n-1].Jobs[0].Read.Total {
+		t.Errorf("exit code %d, %d reports: %s%s", r.code, n, r.stdout, r.stderr)
 	}
 }
 

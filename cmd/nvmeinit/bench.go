@@ -5,12 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"os/signal"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"golang.org/x/sys/unix"
 
 	"github.com/nvme-anywhere/nvmeof/internal/cli"
 	"github.com/nvme-anywhere/nvmeof/internal/fio"
@@ -33,7 +36,8 @@ type benchFlags struct {
 	parseOnly   bool   // nothing is run
 	results     string // file
 	metrics     string
-	status      time.Duration // how often results are printed before the end; 0 for never
+	status      time.Duration  // how often results are printed before the end; 0 for never
+	asked       chan os.Signal // whoever sends it wants them now
 	campaign    campaignFlags
 
 	queueSizeGiven bool // -Q was given by the user
@@ -81,6 +85,9 @@ Patterns that write or trim destroy the content of the namespace.`,
 			if err := f.read(c, args); err != nil || f.parseOnly {
 				return err
 			}
+			f.asked = make(chan os.Signal, 1)
+			signal.Notify(f.asked, unix.SIGUSR1) // as in fio
+			defer signal.Stop(f.asked)
 			out, err := openResults(c, f.results)
 			if err != nil {
 				return err
@@ -312,13 +319,11 @@ func bench(c *cobra.Command, f *benchFlags) (err error) {
 		live.begin(phaseName(jobs, i, len(phases)))
 		o := loadgen.Options{
 			Interval: sampleInterval(jobs), Report: func(p *loadgen.Progress) { live.show(p); figs.report(p) },
-			StatusEach: f.status,
-		}
-		if f.status > 0 {
-			o.Status = func(res *loadgen.Result) {
+			StatusEach: f.status, StatusAsked: f.asked,
+			Status: func(res *loadgen.Result) {
 				live.clear()
 				f.printStatus(c.OutOrStdout(), report, jobs, res, d)
-			}
+			},
 		}
 		res, err := f.run(c.Context(), d, jobs, o)
 		live.clear()

@@ -2,6 +2,7 @@ package loadgen
 
 import (
 	"context"
+	"os"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -152,6 +153,29 @@ func TestLeftOfSeveral(t *testing.T) {
 					t.Errorf("%v are left after %d s, want %v", got, i+1, want)
 				}
 			}
+		}
+	})
+}
+
+// TestStatusAsked: what was measured so far is told when somebody asks for it, and not otherwise.
+func TestStatusAsked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := spec("randread")
+		s.IODepth, s.Runtime = 1, 2*time.Second
+		asked := make(chan os.Signal)
+		want := []time.Duration{500 * time.Millisecond, 1200 * time.Millisecond}
+		for _, after := range want {
+			time.AfterFunc(after, func() { asked <- os.Interrupt })
+		}
+		var took []time.Duration
+		_, err := Run(t.Context(), &fakeDevice{delay: 9_999_000}, []Spec{s}, Options{StatusAsked: asked, Status: func(r *Result) {
+			took = append(took, r.Jobs[0].Duration)
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(took, want) {
+			t.Errorf("it is told after %v, want %v", took, want)
 		}
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -15,8 +16,9 @@ type Options struct {
 	Interval time.Duration   // between samples; 0 means a second
 	Report   func(*Progress) // is called for every sample, if not nil
 
-	Status     func(*Result) // is called every StatusEach with what was measured by then, but for logs, if not nil
-	StatusEach time.Duration
+	Status      func(*Result)    // is called with what was measured by then, but for logs, if not nil
+	StatusEach  time.Duration    // how often; 0 for never
+	StatusAsked <-chan os.Signal // each is answered by Status, too, while something is measured
 
 	pace func(*pacer) (stop func(), err error) // nil means paceByThread
 }
@@ -165,10 +167,14 @@ func (r *run) wait(ctx context.Context) {
 	tick := time.NewTicker(r.o.Interval)
 	defer tick.Stop()
 	var status <-chan time.Time
+	var asked <-chan os.Signal
 	if r.o.Status != nil && !r.verifying {
-		each := time.NewTicker(r.o.StatusEach)
-		defer each.Stop()
-		status = each.C
+		asked = r.o.StatusAsked
+		if r.o.StatusEach > 0 {
+			each := time.NewTicker(r.o.StatusEach)
+			defer each.Stop()
+			status = each.C
+		}
 	}
 	for {
 		at, act := r.nextEvent()
@@ -193,8 +199,9 @@ func (r *run) wait(ctx context.Context) {
 		case <-tick.C:
 			r.sample()
 		case <-status:
-			res, _ := r.collect()
-			r.o.Status(res)
+			r.tell()
+		case <-asked:
+			r.tell()
 		}
 		timer.Stop()
 		if stop {
@@ -205,6 +212,12 @@ func (r *run) wait(ctx context.Context) {
 			return
 		}
 	}
+}
+
+// tell reports what was measured so far.
+func (r *run) tell() {
+	res, _ := r.collect()
+	r.o.Status(res)
 }
 
 // exit ends the tasks that are to end with t.
