@@ -28,6 +28,9 @@ func printJob(w io.Writer, r *fio.Reported) {
 	s := r.Spec
 	fmt.Fprintf(w, "%s: rw=%s, bs=%s, iodepth=%d, numjobs=%d, ran %.2f s\n",
 		jobTitle(r), s.RW, blockSizes(s), s.IODepth, r.Job.NumJobs, r.Duration.Seconds())
+	if r.Job.Description != "" {
+		fmt.Fprintln(w, "description:", r.Job.Description)
+	}
 	percentiles := r.Job.Percentiles
 	if percentiles == nil {
 		percentiles = shownPercentiles

@@ -17,8 +17,8 @@ var idle = map[string]string{
 	"userspace_reap": "", "nowait": "", "mem": "", "iomem": "", "mem_align": "", "iomem_align": "", "hugepage-size": "", "lockmem": "", "gtod_cpu": "", "create_fsync": "",
 	"max-jobs": "", "alloc-size": "", "aux-path": "", "warnings-fatal": "", // there are no such limits, and unknown options are errors
 	"kb_base": "1024", "unit_base": "8", "significant_figures": "", "allrandrepeat": "1", "bs_unaligned": "1",
-	"description": "", "scramble_buffers": "0",
-	"gtod_reduce": "", "disable_lat": "", "disable_clat": "", "disable_slat": "", "disable_bw_measurement": "", "disable_bw": "",
+	"scramble_buffers": "0",
+	"gtod_reduce":      "", "disable_lat": "", "disable_clat": "", "disable_slat": "", "disable_bw_measurement": "", "disable_bw": "",
 	"terse-version": "3", "eta": "", "eta-newline": "", "eta-interval": "",
 	"fadvise_hint": "", "log_entries": "", "verify_fatal": "1", "verify_dump": "", "verify_state_save": "0",
 	"buffered": "0", "slat_percentiles": "0",

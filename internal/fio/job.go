@@ -14,6 +14,7 @@ import (
 type Job struct {
 	loadgen.Spec
 	Heading        string    // of its section of the job file; its Name may be another
+	Description    string    // for whoever reads the report
 	GroupReporting bool      // clones are reported together
 	Stonewall      bool      // it begins when all jobs before it have ended
 	NewGroup       bool      // it begins a new group of the report, as after a stonewall

@@ -101,7 +101,7 @@ func TestIdleOptions(t *testing.T) {
 	if len(f.Global) != 1 || len(f.Jobs[0].Given()) != 0 || f.Jobs[1].BS[0][0].Bytes != 8192 {
 		t.Errorf("global %v, a %v", f.Global, f.Jobs[0].Given())
 	}
-	for _, line := range []string{"hipri", "fixedbufs=1", "max-jobs=4", "alloc-size=1024", "warnings-fatal", "unit_base=8", "description=two words", "gtod_reduce=1", "rate_ignore_thinktime=0",
+	for _, line := range []string{"hipri", "fixedbufs=1", "max-jobs=4", "alloc-size=1024", "warnings-fatal", "unit_base=8", "gtod_reduce=1", "rate_ignore_thinktime=0",
 		"verify_dump=1", "buffered=0", "disable_lat=1", "disable_slat=1", "fadvise_hint=0", "log_entries=32768",
 		"iodepth_batch=1", "iodepth_batch_submit=64", "iodepth_batch_complete_max=64", "directory=/mnt", "mem=mmaphuge", "userspace_reap", "random_generator=lfsr"} {
 		if f, err := Parse("x.fio", strings.NewReader("[a]\n"+line)); err != nil || f.Idle.Notice() == "" || len(f.Jobs[0].Given()) != 0 {

@@ -34,6 +34,7 @@ type Report struct {
 // JobReport describes one job, or the group of a job's clones.
 type JobReport struct {
 	Name     string            `json:"jobname"`
+	Desc     string            `json:"desc,omitempty"`
 	GroupID  int               `json:"groupid"`
 	Error    int               `json:"error"` // errno
 	ETA      int64             `json:"eta"`
@@ -252,7 +253,7 @@ func errno(err error) int {
 func jobReport(group int, g *Reported, bins bool) JobReport {
 	percent := func(d time.Duration) float64 { return 100 * d.Seconds() / max(g.Runtime.Seconds(), 1e-9) }
 	j := JobReport{
-		Name: g.Job.Name, GroupID: group, ETA: 0, Options: g.Job.Given(),
+		Name: g.Job.Name, Desc: g.Job.Description, GroupID: group, ETA: 0, Options: g.Job.Given(),
 		Read: side(g, loadgen.Read, bins), Write: side(g, loadgen.Write, bins), Trim: side(g, loadgen.Trim, bins), Sync: syncs(g, bins),
 		Runtime: g.Runtime.Milliseconds(), User: percent(g.User), System: percent(g.System),
 		Level:    depthLevels(g.Depths),

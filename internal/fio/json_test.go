@@ -123,6 +123,29 @@ func TestReportOfPercentiles(t *testing.T) {
 	}
 }
 
+// TestDescription: the report says what the description does, as fio's; where there is none it has no such member.
+func TestDescription(t *testing.T) {
+	for _, text := range []string{"", "two words"} {
+		jobs, res := results(t, "group_reporting")
+		if text != "" {
+			if err := jobs[0].Set("description", text); err != nil {
+				t.Fatal(err)
+			}
+		}
+		r := NewReport("nvmeinit 1", time.Unix(0, 0), nil)
+		r.Add(jobs, res, false)
+		b, err := json.Marshal(&r.Jobs[0])
+		var line strings.Builder
+		if err := errors.Join(err, r.Terse(&line)); err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(string(b), `"desc":"two words"`) != (text != "") || strings.Contains(string(b), `"desc"`) != (text != "") ||
+			strings.HasSuffix(line.String(), ";two words\n") != (text != "") {
+			t.Errorf("%q: %s, %s", text, b, line.String())
+		}
+	}
+}
+
 // TestUnified: as in fio, the directions of a job are reported together, in place of each or in addition.
 func TestUnified(t *testing.T) {
 	for value, want := range map[string]struct {

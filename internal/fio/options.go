@@ -381,6 +381,10 @@ var options = []Option{
 		Name: "name", Type: "name", Example: "mine", Default: "bench", Usage: "name of the job in the report; each further one begins another job, with the options before the first and those behind it",
 		set: func(j *Job, v string) error { j.Name = v; return nil },
 	},
+	{
+		Name: "description", Type: "text", Example: "after the upgrade", Usage: "what the report says of the job",
+		set: func(j *Job, v string) error { j.Description = v; return nil },
+	},
 }
 
 // Names returns the names of all options, including their aliases.

@@ -46,7 +46,7 @@ func TestExamples(t *testing.T) {
 				t.Errorf("%s=%s, which is a choice: %v", o.Name, value, err)
 			}
 		}
-		if j := NewJob("test"); o.Type != "name" && o.Type != "prefix" && errors.Join(j.Set(o.Name, "nonsense"), j.Check()) == nil {
+		if j := NewJob("test"); o.Type != "name" && o.Type != "text" && o.Type != "prefix" && errors.Join(j.Set(o.Name, "nonsense"), j.Check()) == nil {
 			t.Errorf("%s=nonsense is accepted", o.Name)
 		}
 		if o.Usage == "" || strings.HasSuffix(o.Usage, ".") {

@@ -11,7 +11,7 @@ import (
 const terseVersion = 3
 
 // Terse writes what fio prints with --output-format=terse: a line for each job, of fields separated by semicolons,
-// without those that fio adds for disks and for a description.
+// without those that fio adds for disks.
 func (r *Report) Terse(w io.Writer) error {
 	for i := range r.Jobs {
 		j := &r.Jobs[i]
@@ -43,6 +43,9 @@ func (r *Report) Terse(w io.Writer) error {
 		}
 		for _, s := range j.Millis {
 			l.add("%3.2f%%", visible(s.value, 0.01))
+		}
+		if j.Desc != "" {
+			l = append(l, j.Desc)
 		}
 		if _, err := fmt.Fprintln(w, strings.Join(l, ";")); err != nil {
 			return err
