@@ -13,7 +13,7 @@ const (
 	noFlow     = "rate or rate_iops have jobs go on at rates of their own, and so in proportion; leave the option out"
 	noSettling = "ramp_time is how long figures have to settle, and write_iops_log shows whether they did; leave the option out"
 	noBatch    = "an operation begins as soon as another ends; leave the option out"
-	noBuffer   = "what is written is random data that nothing can compress, or zeroes by zero_buffers; leave the option out"
+	noBuffer   = "what is written is random, or as zero_buffers, buffer_compress_percentage and dedupe_percentage say; leave the option out"
 	noZones    = "the namespace has no zones; jobs with an offset and a size of their own keep to parts of it; leave the option out"
 	noPriority = "all commands are equal, and so are all queues; leave the option out"
 	noMetadata = "data have no metadata beside them, and verify=crc32c checks them from end to end; leave the option out"
@@ -83,7 +83,6 @@ var foreign = map[string]string{
 	"cpus_allowed": noPlace, "cpumask": noPlace, "cpus_allowed_policy": noPlace, "numa_cpu_nodes": noPlace, "numa_mem_policy": noPlace,
 	"iodepth_low": noBatch, "iodepth_batch_complete": noBatch, "iodepth_batch_complete_min": noBatch,
 	"scramble_buffers": "refill_buffers has data that are new each time; leave the option out", "buffer_pattern": noBuffer,
-	"buffer_compress_percentage": noBuffer, "buffer_compress_chunk": noBuffer, "dedupe_percentage": noBuffer,
 	"dedupe_mode": noBuffer, "dedupe_working_set_percentage": noBuffer, "dedupe_global": noBuffer,
 	"clocksource":      "all times are those of one monotonic clock; leave the option out",
 	"slat_percentiles": "an operation is submitted at once, so that clat_ns has all of its latency; leave the option out",

@@ -33,7 +33,7 @@ var idle = map[string]string{
 	"uncached": "", "force_async": "", "hipri_percentage": "", "pre_read": "0", "create_only": "0", "fill_device": "0", "fill_fs": "0",
 	"verifysort": "", "verifysort_nr": "", "verify_state_load": "0", "experimental_verify": "0", "trim_percentage": "0",
 	"write_barrier": "0", "atomic": "0", "fsync_on_close": "0", "serialize_overlap": "0", "error_dump": "0",
-	"stats": "1", "log_alternate_epoch": "0",
+	"dedupe_mode": "repeat", "dedupe_global": "0", "stats": "1", "log_alternate_epoch": "0",
 	"rate_cycle": "", "ratecycle": "", // over how long a rate_min is to be kept
 	"io_submit_mode": "", // with a rate, operations begin when they are due, as with offload
 }

@@ -48,9 +48,12 @@ type setting struct{ name, value string }
 // defaultBlock is fio's block size.
 const defaultBlock = 4096
 
+// defaultChunk is fio's buffer_compress_chunk.
+const defaultChunk = 512
+
 // NewJob returns a job with fio's defaults.
 func NewJob(name string) *Job {
-	j := &Job{Spec: loadgen.Spec{Name: name, RW: "read", RWMixRead: 50, IODepth: 1, NumJobs: 1, Seed: 1}}
+	j := &Job{Spec: loadgen.Spec{Name: name, RW: "read", RWMixRead: 50, IODepth: 1, NumJobs: 1, Seed: 1, CompressChunk: defaultChunk}}
 	for op := range j.BS {
 		j.BS[op] = loadgen.Fixed(defaultBlock)
 	}

@@ -181,7 +181,7 @@ func TestParseErrors(t *testing.T) {
 		"[a]\nprioclass=1\n":                    "x.fio:2: prioclass: all commands are equal",
 		"[a]\nmd_per_io_size=8\n":               "x.fio:2: md_per_io_size: data have no metadata",
 		"[a]\nratemin=1m\n":                     "x.fio:2: ratemin: a rate here is kept",
-		"[a]\ndedupe_mode=repeat\n":             "x.fio:2: dedupe_mode: what is written is random",
+		"[a]\ndedupe_mode=working_set\n":        "x.fio:2: dedupe_mode: what is written is random",
 		"[a]\nread_iolog=x\n":                   "x.fio:2: read_iolog: traces aren't replayed",
 		"[a]\nfoo=1\nbs=4kk\n":                  "x.fio:3: bs=4kk: want a size",
 		"[a]\ndirect=0\n":                       "x.fio:2: direct: commands go to the namespace past every cache",

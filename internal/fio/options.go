@@ -250,6 +250,20 @@ var options = []Option{
 		set: func(j *Job, v string) error { return boolean(&j.Zeroes, v) },
 	},
 	{
+		Name: "buffer_compress_percentage", Type: "percent", Example: "50", Default: "0",
+		Usage: "share of each buffer_compress_chunk of the data written that is zeroes, so that a target can compress it; refill_buffers is implied",
+		set:   func(j *Job, v string) error { return number(&j.Compress, v) },
+	},
+	{
+		Name: "buffer_compress_chunk", Type: "size", Example: "4k", Default: "512", Usage: "bytes that are random at the beginning and zeroes at the end, 0 for all of an operation",
+		set: func(j *Job, v string) error { return number(&j.CompressChunk, v) },
+	},
+	{
+		Name: "dedupe_percentage", Type: "percent", Example: "30", Default: "0",
+		Usage: "share of the writes that repeat the data of an earlier one; refill_buffers is implied",
+		set:   func(j *Job, v string) error { return number(&j.Dedupe, v) },
+	},
+	{
 		Name: "sync", Type: "0 or 1", Example: "1", Default: "0", Usage: "1: each write is durable when it ends (FUA)",
 		set: setSync,
 	},

@@ -28,20 +28,19 @@ func (s *Spec) Check() error {
 		return fmt.Errorf("rwmixread=%d: want 0 to 100 percent", s.RWMixRead)
 	case s.IODepth < 1 || s.NumJobs < 1 || s.IODepth > limitDepth/s.NumJobs:
 		return fmt.Errorf("iodepth=%d, numjobs=%d: want at least 1 each, and a product of at most %d", s.IODepth, s.NumJobs, limitDepth)
-	case s.RunLength < 0:
-		return fmt.Errorf("rw=%s:%d: want a number of operations, as %[1]s:8", s.RW, s.RunLength)
 	case s.IOSize < 0:
 		return fmt.Errorf("io_size=%d: want bytes", s.IOSize)
 	case s.IOPercent < 0 || s.IOPercent > 100:
 		return fmt.Errorf("io_size=%d%%: want at most 100%%", s.IOPercent)
-	case s.Zeroes && s.Verify:
-		return errors.New("zero_buffers: verify writes data that differ everywhere; want one of them")
 	case s.OffsetPercent < 0 || s.OffsetPercent >= 100:
 		return fmt.Errorf("offset=%d%%: want less than 100%%", s.OffsetPercent)
 	case s.SizePercent < 0 || s.SizePercent > 100:
 		return fmt.Errorf("size=%d%%: want at most 100%%", s.SizePercent)
 	}
 	if err := s.checkNumbers(); err != nil {
+		return err
+	}
+	if err := s.checkContent(); err != nil {
 		return err
 	}
 	if err := s.checkTimes(); err != nil {
@@ -67,6 +66,20 @@ func (s *Spec) checkNumbers() error {
 		if c.n < 0 {
 			return fmt.Errorf("%s=%d: want a number from 0", c.option, c.n)
 		}
+	}
+	return nil
+}
+
+func (s *Spec) checkContent() error {
+	switch {
+	case s.Zeroes && s.Verify:
+		return errors.New("zero_buffers: verify writes data that differ everywhere; want one of them")
+	case s.Compress < 0 || s.Compress > 100 || s.CompressChunk < 0:
+		return fmt.Errorf("buffer_compress_percentage=%d, buffer_compress_chunk=%d: want 0 to 100 percent, and bytes", s.Compress, s.CompressChunk)
+	case s.Dedupe < 0 || s.Dedupe > 100:
+		return fmt.Errorf("dedupe_percentage=%d: want 0 to 100 percent", s.Dedupe)
+	case s.composed() && (s.Verify || s.Zeroes):
+		return errors.New("buffer_compress_percentage, dedupe_percentage: verify writes data that differ everywhere, and zero_buffers zeroes; want one of them")
 	}
 	return nil
 }
@@ -162,6 +175,9 @@ func (s *Spec) checkRates() error {
 }
 
 func (s *Spec) checkDistribution() error {
+	if s.RunLength < 0 {
+		return fmt.Errorf("rw=%s:%d: want a number of operations, as %[1]s:8", s.RW, s.RunLength)
+	}
 	for op := range ops {
 		if s.Sequential[op] < 0 || s.Sequential[op] > 100 {
 			return fmt.Errorf("percentage_random=%d: want 0 to 100 percent", 100-s.Sequential[op])

@@ -19,19 +19,20 @@ type job struct {
 	queue Queue
 	ios   []*IO
 
-	mu     sync.Mutex
-	what   *pattern
-	fresh  *rand.ChaCha8 // seeds new data for writes
-	left   int64         // bytes still to be started; endless for a job that loops
-	quota  int64         // operations still to be started; endless if only left is a limit
-	dirty  [2]int        // writes started since the last flush by Fsync, and by Fdatasync
-	synced bool          // the flush of EndFsync has begun
-	busy   int           // operations outstanding
-	held   bool          // more will come, even if nothing is outstanding
-	ended  int64         // nanoseconds: when nothing was outstanding or still to come; 0 until then
-	think  think
-	err    error
-	errors uint64
+	mu      sync.Mutex
+	what    *pattern
+	fresh   *rand.ChaCha8 // seeds new data for writes
+	content uint64        // seed of the last ones, for Spec.Dedupe
+	left    int64         // bytes still to be started; endless for a job that loops
+	quota   int64         // operations still to be started; endless if only left is a limit
+	dirty   [2]int        // writes started since the last flush by Fsync, and by Fdatasync
+	synced  bool          // the flush of EndFsync has begun
+	busy    int           // operations outstanding
+	held    bool          // more will come, even if nothing is outstanding
+	ended   int64         // nanoseconds: when nothing was outstanding or still to come; 0 until then
+	think   think
+	err     error
+	errors  uint64
 	figures
 	lead   *figures // those of its ramp; nil if there is none
 	depths [depthLevels]uint64
@@ -58,7 +59,7 @@ const endless = int64(1) << 62
 
 func newJob(t *task, clone int, q Queue, span int64) (*job, error) {
 	s := t.spec
-	j := &job{task: t, clone: clone, queue: q, what: newPattern(s, clone, span)}
+	j := &job{task: t, clone: clone, queue: q, what: newPattern(s, clone, span), content: s.Seed ^ s.stream(clone)<<32}
 	j.left, j.quota = s.whole(j.what.span), s.quota()
 	j.course, j.seek = newCourse(s), newSeek(s)
 	if s.RampTime > 0 {

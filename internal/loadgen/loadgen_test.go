@@ -1,6 +1,7 @@
 package loadgen
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"slices"
@@ -370,6 +371,63 @@ func TestZeroes(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// TestCompress: of each chunk that is written, the share that the spec says is zeroes, at its end, and the rest differs
+// from any other.
+func TestCompress(t *testing.T) {
+	for chunk, want := range map[int]int{0: 4096, 512: 512, 1024: 1024, 1 << 20: 4096} {
+		for percent, data := range map[int]int{25: 75, 50: 50, 100: 0} {
+			synctest.Test(t, func(t *testing.T) {
+				s := spec("randrw")
+				s.Compress, s.CompressChunk = percent, chunk
+				var mu sync.Mutex
+				seen := map[string]bool{}
+				chunks := 0
+				d := &fakeDevice{delay: time.Millisecond, seen: func(io *IO) {
+					mu.Lock()
+					defer mu.Unlock()
+					if io.Op == Read {
+						copy(io.Buf, bytes.Repeat([]byte{1}, len(io.Buf)))
+						return
+					}
+					for b := range slices.Chunk(io.Buf, want) {
+						random, zeroes := b[:len(b)*data/100], b[len(b)*data/100:]
+						if len(bytes.Trim(zeroes, "\x00")) > 0 || bytes.Contains(random, make([]byte, 16)) {
+							t.Errorf("%d%% of %d: % x", percent, chunk, b)
+						}
+						chunks++
+						seen[string(random)] = true
+					}
+				}}
+				mustRun(t, d, s)
+				if chunks < 20 || data > 0 && len(seen) != chunks {
+					t.Errorf("%d%% of %d: %d chunks, of which %d differ", percent, chunk, chunks, len(seen))
+				}
+			})
+		}
+	}
+}
+
+// TestDedupe: of the writes the share that the spec says repeats an earlier one, also where chunks of them are zeroes.
+func TestDedupe(t *testing.T) {
+	for percent, want := range map[int][2]int{1: {500, 600}, 30: {360, 480}, 100: {1, 1}} {
+		synctest.Test(t, func(t *testing.T) {
+			s := spec("randwrite")
+			s.Dedupe, s.Compress, s.CompressChunk, s.IOSize = percent, 50, 512, 600*4096
+			var mu sync.Mutex
+			unique, writes := map[string]bool{}, 0
+			mustRun(t, &fakeDevice{delay: time.Millisecond, seen: func(io *IO) {
+				mu.Lock()
+				defer mu.Unlock()
+				writes++
+				unique[string(io.Buf)] = true
+			}}, s)
+			if n := len(unique); writes != 600 || n < want[0] || n > want[1] {
+				t.Errorf("%d%%: %d of %d writes differ, want %d to %d", percent, n, writes, want[0], want[1])
+			}
+		})
 	}
 }
 

@@ -105,6 +105,8 @@ func (j *job) refill(io *IO) bool {
 			return false // the buffer is as it was
 		}
 		clear(io.Buf)
+	case s.composed():
+		j.compose(io.Buf)
 	case s.Refill:
 		fillNoise(io.Buf, j.fresh.Uint64())
 	default:

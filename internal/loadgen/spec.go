@@ -48,26 +48,29 @@ type Spec struct {
 	RateIOPS [ops]int   // or operations per second
 	Poisson  bool       // operations with a rate come at random times instead of even intervals
 
-	Distribution Distribution  // of random offsets
-	Zones        [ops][]Zone   // for a Zoned distribution, by Op
-	Sequential   [ops]int      // percent of random operations that begin where the previous one ended, by Op
-	NoRandomMap  bool          // random offsets may repeat before every block has had its turn
-	Sync         bool          // a write is durable when it ends
-	Fsync        int           // writes after which each job flushes; 0 for never
-	Fdatasync    int           // the same once more, counted apart; one flush will do where both are due
-	EndFsync     bool          // a job that writes flushes when its other operations have ended, and then is over
-	Verify       bool          // stamp written data with a CRC-32C, and check what is read
-	Unread       bool          // what Verify stamps isn't read back at the end
-	Backlog      int64         // writes of a job after which what Verify stamped is read back as well; 0 for never
-	BacklogBatch int64         // how many of them are then read back; 0 for as many as Backlog
-	Refill       bool          // write new data each time; otherwise each buffer keeps its initial data
-	Zeroes       bool          // write zeroes; Refill makes no difference then
-	LogEvery     time.Duration // the length of each of JobResult.Windows; 0 for none
-	LogEach      bool          // record JobResult.Entries instead
-	Seed         uint64        // of the random offsets and data
-	Exit         Exit          // which other jobs end when a job does
-	Group        int           // of the jobs that ExitGroup ends
-	Number       int           // of the first job, among all that run now or ran before: each draws differently
+	Distribution  Distribution  // of random offsets
+	Zones         [ops][]Zone   // for a Zoned distribution, by Op
+	Sequential    [ops]int      // percent of random operations that begin where the previous one ended, by Op
+	NoRandomMap   bool          // random offsets may repeat before every block has had its turn
+	Sync          bool          // a write is durable when it ends
+	Fsync         int           // writes after which each job flushes; 0 for never
+	Fdatasync     int           // the same once more, counted apart; one flush will do where both are due
+	EndFsync      bool          // a job that writes flushes when its other operations have ended, and then is over
+	Verify        bool          // stamp written data with a CRC-32C, and check what is read
+	Unread        bool          // what Verify stamps isn't read back at the end
+	Backlog       int64         // writes of a job after which what Verify stamped is read back as well; 0 for never
+	BacklogBatch  int64         // how many of them are then read back; 0 for as many as Backlog
+	Refill        bool          // write new data each time; otherwise each buffer keeps its initial data
+	Zeroes        bool          // write zeroes; Refill makes no difference then
+	Compress      int           // percent of each CompressChunk of written data that is zeroes; Refill is implied
+	CompressChunk int           // bytes; 0 for all of an operation
+	Dedupe        int           // percent of the writes whose data are those of an earlier one; Refill is implied
+	LogEvery      time.Duration // the length of each of JobResult.Windows; 0 for none
+	LogEach       bool          // record JobResult.Entries instead
+	Seed          uint64        // of the random offsets and data
+	Exit          Exit          // which other jobs end when a job does
+	Group         int           // of the jobs that ExitGroup ends
+	Number        int           // of the first job, among all that run now or ran before: each draws differently
 }
 
 // Exit says which other jobs of a run end when a job does, whatever they still have to do.
