@@ -146,7 +146,7 @@ func (r *Request) permission(s uint32) nvme.Status {
 			return st
 		}
 	}
-	if s&nsDamaged != 0 {
+	if s&nsDamaged != 0 && e.ns.covers(&r.Cmd) { // a range beyond the end is an error of its own
 		switch r.Cmd.Opcode() {
 		case nvme.OpRead, nvme.OpCompare, nvme.OpVerify:
 			return r.readable(r.commandRange())

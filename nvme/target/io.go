@@ -47,11 +47,16 @@ func (r *Request) writable() bool {
 	return true
 }
 
+// covers reports whether the command's blocks are within the namespace.
+func (ns *Namespace) covers(cmd *nvme.Command) bool {
+	size, slba := ns.blocks.Load(), cmd.SLBA()
+	return slba < size && uint64(cmd.Blocks()) <= size-slba
+}
+
 // inRange reports whether the command's blocks are within the namespace. If they aren't, it responds.
 func (r *Request) inRange() bool {
-	slba, n := r.Cmd.SLBA(), uint64(r.Cmd.Blocks())
-	if size := r.engine.ns.blocks.Load(); slba >= size || n > size-slba {
-		r.atBlock(max(slba, size))
+	if ns := r.engine.ns; !ns.covers(&r.Cmd) {
+		r.atBlock(max(r.Cmd.SLBA(), ns.blocks.Load()))
 		r.fail(nvme.StatusLBAOutOfRange, offCDW10)
 		return false
 	}

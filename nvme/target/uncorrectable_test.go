@@ -1,6 +1,7 @@
 package target
 
 import (
+	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -80,6 +81,41 @@ func TestWriteUncorrectable(t *testing.T) {
 	_, s = start()
 	s.io.must(ioCommand(nvme.OpRead, 96, 16, 0), data)
 	s.close()
+}
+
+// TestMarksAndTheEnd: a command for blocks beyond the end of a namespace fails because they are out of range, whatever
+// blocks are marked: the first ones, where a range that goes past the last address would go on, or those that are beyond
+// the end since the volume shrank.
+func TestMarksAndTheEnd(t *testing.T) {
+	v := newTestVolume(1<<20, 512)
+	tg := newTarget(t, v)
+	s := connect(t, tg, testNQN)
+	defer s.close()
+	s.io.must(ioCommand(nvme.OpWriteUncorrectable, 0, 1, 0), nil)
+	s.io.must(ioCommand(nvme.OpWriteUncorrectable, 2040, 8, 0), nil)
+	v.info.Size = 512 << 10
+	if err := v.Refresh(); err != nil {
+		t.Fatal(err)
+	}
+	data := make([]byte, 16*512)
+	for _, op := range []nvme.Opcode{nvme.OpRead, nvme.OpCompare, nvme.OpVerify} {
+		for _, x := range []struct {
+			slba   uint64
+			blocks uint32
+		}{{math.MaxUint64, 2}, {math.MaxUint64 - 1, 4}, {2040, 1}, {2036, 16}} {
+			s.io.fails(ioCommand(op, x.slba, x.blocks, 0), data[:x.blocks*512], nvme.StatusLBAOutOfRange|dnr)
+			if e := lastError(s.admin); e.LBA != x.slba {
+				t.Errorf("%#x of %d blocks at %#x: LBA %#x", op, x.blocks, x.slba, e.LBA)
+			}
+		}
+		s.io.fails(ioCommand(op, 0, 2, 0), data[:1024], mediumError)
+	}
+	page := make([]byte, nvme.SMARTLogSize)
+	s.admin.must(getLog(nvme.GetLogPage{LID: nvme.LogSMART, NSID: 1, Length: nvme.SMARTLogSize}), page)
+	var smart nvme.SMARTLog
+	if err := smart.Parse(page); err != nil || smart.MediaErrors.Uint64() != 3 {
+		t.Errorf("%v media errors, %v", smart.MediaErrors, err)
+	}
 }
 
 // TestHealedDurably: the mark on a block is removed when what was written over it is durable. A power failure that
