@@ -191,6 +191,9 @@ func TestSMARTDataUnits(t *testing.T) {
 			t.Errorf("%d bytes are %v units, want %d", bytes, got, want)
 		}
 	}
+	if u := Uint128From(1<<64 - 1).Plus(3).Plus(1<<64 - 1); u != (Uint128{Lo: 1, Hi: 2}) {
+		t.Errorf("the sum is %v", u)
+	}
 	if s := (Uint128{Hi: 1}).String(); s != "18446744073709551616" {
 		t.Errorf("2^64 prints as %s", s)
 	}

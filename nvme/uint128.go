@@ -3,6 +3,7 @@ package nvme
 import (
 	"math"
 	"math/big"
+	"math/bits"
 )
 
 // Uint128 is a 16-byte little-endian number, as the SMART log and capacities have it.
@@ -12,6 +13,12 @@ type Uint128 struct {
 
 // Uint128From returns v as a 128-bit number.
 func Uint128From(v uint64) Uint128 { return Uint128{Lo: v} }
+
+// Plus returns the sum of u and v.
+func (u Uint128) Plus(v uint64) Uint128 {
+	lo, carry := bits.Add64(u.Lo, v, 0)
+	return Uint128{lo, u.Hi + carry}
+}
 
 // Uint64 returns u, or the largest uint64 if u is larger.
 func (u Uint128) Uint64() uint64 {

@@ -270,12 +270,11 @@ func (c *controller) identifyIO(p *nvme.IdentifyController) {
 	}
 	p.NWPC = 1
 	p.OFCS = nvme.OFCSDisconnect
-	var total uint64
+	p.UNVMCAP = nvme.Uint128From(c.sub.unallocated())
+	p.TNVMCAP = p.UNVMCAP
 	for _, ns := range c.sub.all() {
-		total += ns.blocks.Load() << ns.shift
+		p.TNVMCAP = p.TNVMCAP.Plus(ns.blocks.Load() << ns.shift)
 	}
-	free := c.sub.unallocated()
-	p.TNVMCAP, p.UNVMCAP = nvme.Uint128From(total+free), nvme.Uint128From(free)
 }
 
 // mdts returns MDTS for a transport that moves that many bytes with one command.

@@ -53,6 +53,25 @@ func TestIdentifyCapabilities(t *testing.T) {
 	}
 }
 
+// TestIdentifyCapacity: the total capacity is a number of 128 bits: namespaces may have more than 16 EiB together.
+func TestIdentifyCapacity(t *testing.T) {
+	var volumes []blockdev.Volume
+	for range 3 {
+		v := newTestVolume(0, 512)
+		v.info.Size = 7 << 60
+		volumes = append(volumes, v)
+	}
+	q := dial(t, newTarget(t, volumes...))
+	connectAdmin(q, testNQN, 0)
+	page := make([]byte, nvme.PageSize)
+	q.must(command(func(c *nvme.Command) { c.SetIdentify(nvme.CNSController, 0, 0, 0) }), page)
+	var id nvme.IdentifyController
+	if err := id.Parse(page); err != nil || id.TNVMCAP != (nvme.Uint128{Lo: 5 << 60, Hi: 1}) || id.UNVMCAP != (nvme.Uint128{}) {
+		t.Errorf("%v of %v, %v", id.UNVMCAP, id.TNVMCAP, err)
+	}
+	q.hangUp(nil)
+}
+
 // TestIdentifyDeallocation: a namespace reports what its volume does with deallocated blocks. That Write Zeroes takes
 // DEAC is the same for all namespaces of a subsystem (NVM command set, DLFEAT of Identify Namespace).
 func TestIdentifyDeallocation(t *testing.T) {
