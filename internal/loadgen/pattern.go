@@ -53,12 +53,12 @@ func newPattern(s *Spec, clone int, span int64) *pattern {
 		p.align[op] = s.alignment(op)
 		equal = equal && s.BS[op].fixed() && p.least == p.align[op] && p.least == smallest(s.BS[op])
 	}
-	blocks := span / p.least
+	blocks, jobs := span/p.least, int64(s.NumJobs)
 	p.span = blocks * p.least
 	for op := range ops {
 		// Clones that go through a device in parallel begin at different offsets; otherwise they would read what
 		// another has just fetched.
-		p.next[op] = blocks * int64(clone) / int64(s.NumJobs) * p.least
+		p.next[op] = (blocks/jobs*int64(clone) + blocks%jobs*int64(clone)/jobs) * p.least
 	}
 	p.once = equal && s.Distribution.uniform() && !s.NoRandomMap
 	p.order = newPermutation(blocks, p.rng.Uint64())

@@ -280,6 +280,12 @@ func TestWhereClonesBegin(t *testing.T) {
 			t.Errorf("clone %d begins at %d", clone, at)
 		}
 	}
+	s.NumJobs, s.BS[Read] = 4096, Fixed(512)
+	for clone := range s.NumJobs {
+		if at := newPattern(&s, clone, 4<<60).offset(Read, 512); at != int64(clone)<<50 {
+			t.Fatalf("clone %d of %d begins at %d of 4 EiB", clone, s.NumJobs, at)
+		}
+	}
 }
 
 // Whatever the combination of sizes, alignments and distributions, operations are of whole blocks inside the range.
