@@ -25,7 +25,7 @@ const (
 
 // newLedger returns a ledger for the part of the device before end.
 func newLedger(unit, end int64) *ledger {
-	units := (end + unit - 1) / unit
+	units := (end-1)/unit + 1
 	return &ledger{
 		unit: unit, run: rand.Uint64(),
 		pages: make([][]uint32, (units+ledgerPage-1)/ledgerPage),

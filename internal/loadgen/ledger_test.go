@@ -1,6 +1,9 @@
 package loadgen
 
-import "testing"
+import (
+	"math"
+	"testing"
+)
 
 // newestUnit writes a unit of l, and returns what is then to be read there.
 func newestUnit(t *testing.T, l *ledger, offset int64) []byte {
@@ -38,6 +41,14 @@ func TestLedger(t *testing.T) {
 	l.forget(unit, unit)
 	l.note(versions, unit)
 	check("what was trimmed", first, versions, 0, false)
+}
+
+// A ledger keeps account of the largest range, in pieces of any size.
+func TestLedgerOfAll(t *testing.T) {
+	const unit, units = 1 << 40, 1<<23 - 1
+	if l := newLedger(unit, math.MaxInt64); !l.claim((units-1)*unit, unit) || l.claim((units-1)*unit, unit) {
+		t.Error("the last unit isn't accounted for")
+	}
 }
 
 // The end of a write doesn't end those of its neighbours.
