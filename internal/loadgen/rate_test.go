@@ -70,6 +70,19 @@ func TestSchedule(t *testing.T) {
 	}
 }
 
+// TestDueLate: an operation that is due later than nanoseconds can say is never due. Trims may be of terabytes.
+func TestDueLate(t *testing.T) {
+	s := spec("trim")
+	s.BS[Trim], s.Rate[Trim] = Fixed(16<<40), 1
+	plan := newSchedule(&s, 0)
+	if a := plan.next(); a.due != 0 {
+		t.Errorf("the first is due at %d", a.due)
+	}
+	if at, a := plan.peek(), plan.next(); at != endless || a.due != at {
+		t.Errorf("the second is due at %d and %d, want %d", at, a.due, endless)
+	}
+}
+
 // With a rate for one direction the other keeps the depth, and the first comes at its rate; written data is still
 // checked.
 func TestOneRate(t *testing.T) { synctest.Test(t, testOneRate) }

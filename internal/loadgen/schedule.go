@@ -51,12 +51,16 @@ func (c *schedule) wait(op Op, bytes int) float64 {
 }
 
 // peek returns when the next operation is due.
-func (c *schedule) peek() int64 { return int64(c.due[c.first()]) }
+func (c *schedule) peek() int64 { return c.at(c.first()) }
+
+// at returns when the next operation of a direction is due. One of many bytes, at a low rate, may be due later than
+// nanoseconds can say.
+func (c *schedule) at(op Op) int64 { return int64(min(c.due[op], float64(endless))) }
 
 // next returns the next operation and advances the schedule.
 func (c *schedule) next() arrival {
 	op := c.first()
-	a := arrival{due: int64(c.due[op]), op: op, bytes: c.sizes.next(op)}
+	a := arrival{due: c.at(op), op: op, bytes: c.sizes.next(op)}
 	c.due[op] += c.wait(op, a.bytes)
 	return a
 }
