@@ -132,6 +132,23 @@ func testLeft(t *testing.T) {
 	}
 }
 
+// TestLeftOfHuge: what is left of a range that takes longer than a time.Duration can say isn't known, but when the job's
+// time is over is.
+func TestLeftOfHuge(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := spec("randread")
+		s.IODepth, s.Runtime, s.Loops = 1, 3200*time.Millisecond, 1
+		var left []time.Duration
+		o := Options{Report: func(p *Progress) { left = append(left, p.Left) }}
+		if _, err := Run(t.Context(), hugeDevice{&fakeDevice{delay: 100 * time.Millisecond}}, []Spec{s}, o); err != nil {
+			t.Fatal(err)
+		}
+		if want := []time.Duration{2200 * time.Millisecond, 1200 * time.Millisecond, 200 * time.Millisecond}; !slices.Equal(left, want) {
+			t.Errorf("%v are left after each second, want %v", left, want)
+		}
+	})
+}
+
 // The time left of several jobs is that of the longest one, and isn't known while that of any isn't.
 func TestLeftOfSeveral(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -217,8 +217,9 @@ func (t *task) left(now int64, done seen) time.Duration {
 		if t.spec.rewrites() {
 			all *= 2 // every trim and its write count
 		}
-		if by := time.Duration(float64(gone) * max(all/float64(done)-1, 0)); left < 0 || by < left {
-			left = by
+		by := float64(gone) * max(all/float64(done)-1, 0)
+		if by < math.MaxInt64/2 && (left < 0 || by < float64(left)) { // after longer than that nobody waits for it
+			left = time.Duration(by)
 		}
 	}
 	if !t.spec.loops() {
