@@ -134,7 +134,7 @@ func (l Log) single(e *loadgen.Entry) int64 {
 	switch l.kind {
 	case bwLog:
 		// fio uses KB here, but KiB for intervals.
-		return int64(e.Length) * int64(time.Millisecond) / max(int64(e.Latency), 1)
+		return int64(float64(e.Length) * float64(time.Millisecond) / max(float64(e.Latency), 1))
 	case iopsLog:
 		return 1
 	}

@@ -88,11 +88,13 @@ func TestSingleLogs(t *testing.T) {
 	}
 	r := &loadgen.JobResult{Spec: &j.Spec, Entries: [][]loadgen.Entry{
 		{{End: 1999 * time.Microsecond, Latency: 61973, Offset: 8192, Length: 4096, Op: loadgen.Read}},
-		{{End: 2 * time.Millisecond, Latency: 0, Offset: 0, Length: 512, Op: loadgen.Write}},
+		{{End: 2 * time.Millisecond, Latency: 0, Offset: 0, Length: 512, Op: loadgen.Write},
+			{End: 3 * time.Millisecond, Latency: time.Millisecond, Offset: 0, Length: 10 << 40, Op: loadgen.Trim}},
 	}}
-	lat := "1, 61973, 0, 4096, 0\n2, 0, 1, 512, 0\n"
+	lat := "1, 61973, 0, 4096, 0\n2, 0, 1, 512, 0\n3, 1000000, 2, 10995116277760, 0\n"
 	want := map[string]string{
-		"a_bw.1.log": "1, 66093, 0, 4096, 0\n2, 512000000, 1, 512, 0\n", "a_iops.1.log": "1, 1, 0, 4096, 0\n2, 1, 1, 512, 0\n",
+		"a_bw.1.log":   "1, 66093, 0, 4096, 0\n2, 512000000, 1, 512, 0\n3, 10995116277760, 2, 10995116277760, 0\n",
+		"a_iops.1.log": "1, 1, 0, 4096, 0\n2, 1, 1, 512, 0\n3, 1, 2, 10995116277760, 0\n",
 		"a_clat.1.log": lat, "a_lat.1.log": lat,
 	}
 	write := func(l Log) string {
@@ -110,7 +112,7 @@ func TestSingleLogs(t *testing.T) {
 	if err := j.Set("log_offset", ""); err != nil {
 		t.Fatal(err)
 	}
-	if got, want := write(j.LogsOf(0)[1]), "1, 1, 0, 4096, 8192, 0\n2, 1, 1, 512, 0, 0\n"; got != want {
+	if got, want := write(j.LogsOf(0)[1]), "1, 1, 0, 4096, 8192, 0\n2, 1, 1, 512, 0, 0\n3, 1, 2, 10995116277760, 0, 0\n"; got != want {
 		t.Errorf("with offsets it is\n%swant\n%s", got, want)
 	}
 }
