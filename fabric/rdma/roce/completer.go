@@ -92,7 +92,7 @@ func (q *qp) failAt(psn wire.PSN, status verbs.WCStatus) {
 	q.d.quiesce()
 	for r := &q.req; r.head != r.tail; r.head++ {
 		w := q.sq.at(r.head)
-		if !w.started || w.packets > 0 && psn.Before(w.end()) {
+		if !w.started || w.packets > 0 && w.at(psn) < w.packets {
 			break
 		}
 		q.completeSend(w, verbs.WCWRFlushErr)
@@ -123,10 +123,10 @@ func (q *qp) openReadBefore(psn wire.PSN) (lost wire.PSN, ok bool) {
 	for i := r.head; i != r.tail; i++ {
 		w := q.sq.at(i)
 		switch {
-		case !w.started || w.packets > 0 && !w.first.Before(psn):
+		case !w.started || w.packets > 0 && w.at(psn) <= 0:
 			return 0, false
-		case w.packets == 0 || w.windowed() || !r.una.Before(w.end()):
-		case w.first.Before(r.una):
+		case w.packets == 0 || w.windowed() || w.at(r.una) >= w.packets:
+		case w.at(r.una) > 0:
 			return r.una, r.una.Before(psn)
 		default:
 			return w.first, true
@@ -186,11 +186,11 @@ func (q *qp) account(psn wire.PSN) {
 	freed := 0
 	for i := r.head; i != r.tail; i++ {
 		w := q.sq.at(i)
-		if !w.started || w.packets > 0 && !w.first.Before(psn) {
+		if !w.started || w.packets > 0 && w.at(psn) <= 0 {
 			break
 		}
 		if w.packets > 0 && w.windowed() {
-			lo, hi := max(0, r.una.Diff(w.first)), w.before(psn)
+			lo, hi := max(0, w.at(r.una)), w.before(psn)
 			if lo < hi {
 				freed += w.cost(lo, hi)
 			}
@@ -208,10 +208,10 @@ func (q *qp) seek(psn wire.PSN) {
 	r.next = psn
 	for r.cur = r.head; r.cur != r.tail; r.cur++ {
 		w := q.sq.at(r.cur)
-		if !w.started || w.packets > 0 && psn.Before(w.end()) {
+		if !w.started || w.packets > 0 && w.at(psn) < w.packets {
 			r.off = 0
 			if w.started {
-				r.off = psn.Diff(w.first) * w.mtu
+				r.off = w.at(psn) * w.mtu
 			}
 			return
 		}

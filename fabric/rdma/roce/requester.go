@@ -245,11 +245,12 @@ func (q *qp) cantRead(psn wire.PSN) {
 // failUnreadable ends the oldest work request if it is the one whose data can't be had.
 func (q *qp) failUnreadable() {
 	r := &q.req
+	w := q.sq.at(r.head)
 	switch {
 	case !r.unreadable:
 	case r.unreadableAt.Before(r.una): // it had been sent before, and arrived
 		r.unreadable = false
-	case r.unreadableAt.Before(q.sq.at(r.head).end()):
+	case w.at(r.unreadableAt) < w.packets:
 		q.faultLater(verbs.WCLocProtErr, verbs.EventQPFatal)
 	}
 }
@@ -259,10 +260,10 @@ func (q *qp) completeSends() {
 	r := &q.req
 	for r.head != r.tail {
 		w := q.sq.at(r.head)
-		if !w.started || w.packets > 0 && r.una.Before(w.end()) {
+		if !w.started || w.packets > 0 && w.at(r.una) < w.packets {
 			return
 		}
-		if r.batch == q.d.tx.gen && w.windowed() && r.batchFrom.Before(w.end()) {
+		if r.batch == q.d.tx.gen && w.windowed() && w.at(r.batchFrom) < w.packets {
 			// The ACK is a late one for a packet that is being sent again, or is for one that may not have left yet:
 			// the memory belongs to its owner only after that.
 			q.d.quiesce()

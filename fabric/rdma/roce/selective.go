@@ -102,10 +102,10 @@ func (q *qp) outstandingFrom(psn wire.PSN, f func(w *sendWQE, k int) bool) {
 	r := &q.req
 	for i := r.head; i != r.tail; i++ {
 		w := q.sq.at(i)
-		if !w.started || w.packets > 0 && !w.first.Before(r.max) {
+		if !w.started || w.packets > 0 && w.at(r.max) <= 0 {
 			return
 		}
-		if w.packets > 0 && psn.Before(w.end()) && !f(w, max(0, psn.Diff(w.first))) {
+		if k := w.at(psn); w.packets > 0 && k < w.packets && !f(w, max(0, k)) {
 			return
 		}
 	}

@@ -67,14 +67,17 @@ func (w *sendWQE) isWrite() bool {
 // end is the PSN after the last one of the request.
 func (w *sendWQE) end() wire.PSN { return w.first.Add(w.packets) }
 
-// before returns how many packets of the request come before psn: none, which may be a negative number, if psn is before
-// the request. A request may have half of all PSNs, and then its end is nearer to its beginning the other way round.
-func (w *sendWQE) before(psn wire.PSN) int {
-	if !psn.Before(w.end()) {
-		return w.packets
-	}
-	return psn.Diff(w.first)
+// at returns the place of psn in the request: negative before it, packets or more behind it. It is measured from the
+// middle: a request may have half of all PSNs, and then its beginning is nearer to what is behind it the other way
+// round, and so is its end to what is before it.
+func (w *sendWQE) at(psn wire.PSN) int {
+	half := w.packets / 2
+	return half + psn.Diff(w.first.Add(half))
 }
+
+// before returns how many packets of the request come before psn: none, which may be a negative number, if psn is before
+// the request.
+func (w *sendWQE) before(psn wire.PSN) int { return min(w.at(psn), w.packets) }
 
 // last returns the index of the last request that ends with w, which is at index i.
 func (w *sendWQE) last(i uint32) uint32 {
