@@ -64,7 +64,7 @@ const late = time.Millisecond
 
 func (d *Delay) back(c *call) {
 	x, _ := c.data.(*delayed)
-	wait := d.least + rand.N(d.most-d.least+1)
+	wait := d.least + time.Duration(rand.Uint64N(uint64(d.most-d.least)+1))
 	if wait >= late {
 		x.timer.Reset(wait)
 		return

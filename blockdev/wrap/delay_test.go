@@ -1,6 +1,7 @@
 package wrap_test
 
 import (
+	"math"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -26,6 +27,17 @@ func TestDelay(t *testing.T) {
 		}
 		if len(times) < 2 {
 			t.Errorf("all took the same time: %v", times)
+		}
+		v.Close()
+	})
+}
+
+// TestLongestDelay: the times may be as far apart as times can be.
+func TestLongestDelay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v := open(t, "delay:0s-"+time.Duration(math.MaxInt64).String()+":mem:1MiB")
+		if err := volumetest.NewClient(v).Write(make([]byte, 4096), 0, false); err != nil {
+			t.Fatal(err)
 		}
 		v.Close()
 	})
