@@ -3,6 +3,7 @@ package loadgen
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -278,7 +279,7 @@ func (s *Spec) fitZones(span int64) error {
 			if least := s.unit(); n < least {
 				return fmt.Errorf("random_distribution=zoned: a zone has %d bytes, want at least one operation, %d", n, least)
 			}
-			all += n
+			all += min(n, math.MaxInt64-all)
 		}
 		if all > span {
 			return fmt.Errorf("random_distribution=zoned_abs: the zones have %d bytes, and the range %d", all, span)

@@ -101,6 +101,7 @@ func TestValidate(t *testing.T) {
 		{func(s *Spec) { s.Distribution = Distribution{Normal, -1} }, "normal:-1: want"},
 		{zones(Zone{Percent: -10, Share: 50}, Zone{Percent: 110, Share: 50}), "not empty"},
 		{zones(Zone{Percent: 50, Share: -50}, Zone{Percent: 50, Share: 50}), "not empty"},
+		{zones(Zone{Percent: 60, Bytes: 5 << 60}, Zone{Percent: 40, Bytes: 5 << 60}), "and the range"},
 		{zones(Zone{Percent: 50, Bytes: -4096}, Zone{Percent: 50, Share: 50}), "not empty"},
 	} {
 		s := spec("randread")
