@@ -159,7 +159,7 @@ func (j *job) elsewhere(io *IO, tries int) {
 		io.Offset = base + j.what.offset(io.Op, io.Length)
 		return
 	}
-	if io.Offset += n; io.Offset-base+n > j.what.span {
+	if io.Offset += n; io.Offset-base > j.what.span-n {
 		io.Offset = base
 	}
 }
@@ -168,13 +168,13 @@ func (j *job) elsewhere(io *IO, tries int) {
 func (j *job) prepareCheck(io *IO) bool {
 	s, l := j.task.spec, j.task.ledger
 	piece := int64(len(io.mem))
-	for ; j.position < j.what.span; j.position += piece * int64(s.NumJobs) {
-		n := min(piece, j.what.span-j.position)
-		if !l.written(j.task.base+j.position, n) {
+	for left := j.what.span - j.position; left > 0; left = j.what.span - j.position {
+		n, at := min(piece, left), j.position
+		j.position += min(piece*int64(s.NumJobs), left)
+		if !l.written(j.task.base+at, n) {
 			continue
 		}
-		j.readBack(io, j.task.base+j.position, int(n))
-		j.position += piece * int64(s.NumJobs)
+		j.readBack(io, j.task.base+at, int(n))
 		return true
 	}
 	return false

@@ -288,6 +288,19 @@ func TestWhereClonesBegin(t *testing.T) {
 	}
 }
 
+// TestInsideLargest: a sequential job goes back to the beginning from the end of the largest range, too.
+func TestInsideLargest(t *testing.T) {
+	const span, bytes = math.MaxInt64 - fakeBlock + 1, 16 << 40
+	s := spec("trim")
+	s.BS[Trim] = Fixed(bytes)
+	p := newPattern(&s, 0, span)
+	for i := range 2 * (span / bytes) {
+		if at := p.offset(Trim, bytes); at < 0 || at > span-bytes {
+			t.Fatalf("operation %d goes to %d of %d", i, at, int64(span))
+		}
+	}
+}
+
 // Whatever the combination of sizes, alignments and distributions, operations are of whole blocks inside the range.
 func TestInside(t *testing.T) {
 	const block = 512

@@ -150,6 +150,18 @@ func TestVerifyHuge(t *testing.T) {
 	}
 }
 
+// TestReadBackToTheEnd: reading back ends at the end of the largest range.
+func TestReadBackToTheEnd(t *testing.T) {
+	s := verifySpec("write")
+	s.NumJobs = 4
+	p := newPattern(&s, 0, math.MaxInt64-fakeBlock+1)
+	// The ledger knows only the end of the range.
+	j := &job{task: &task{spec: &s, base: fakeSize - p.span, ledger: newLedger(4096, fakeSize)}, what: p, position: p.span - 8192}
+	if j.prepareCheck(&IO{mem: make([]byte, 4096)}) || j.position != p.span {
+		t.Errorf("read back to %d of %d", j.position, p.span)
+	}
+}
+
 // What a run wrote can be checked by a later one, also in larger pieces.
 func TestVerifyLater(t *testing.T) { synctest.Test(t, testVerifyLater) }
 
