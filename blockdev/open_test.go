@@ -2,6 +2,7 @@ package blockdev_test
 
 import (
 	"errors"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -99,6 +100,18 @@ func TestParseSize(t *testing.T) {
 	for n, want := range map[int64]string{1 << 30: "1.0 GiB", 4096: "4.0 KiB", 1e9: "954 MiB (1,000,000,000 bytes)"} {
 		if got := blockdev.FormatSize(n); got != want {
 			t.Errorf("%d: %q, want %q", n, got, want)
+		}
+	}
+}
+
+// TestCheckSize: an error names the sizes next to one that can't be, but none that is more than a size can be.
+func TestCheckSize(t *testing.T) {
+	for size, take := range map[int64]string{
+		1000: "take 4096", 5000: "take 4096 or 8192", math.MaxInt64 - 511: "take 9223372036854771712",
+	} {
+		err := blockdev.CheckSize(size, 4096)
+		if err == nil || !strings.HasSuffix(strings.Split(err.Error(), ", or")[0], take) {
+			t.Errorf("%d: %v, want %q", size, err, take)
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"math"
 	"math/bits"
 )
 
@@ -71,11 +72,14 @@ func CheckSize(size int64, blockSize int) error {
 		return errors.New("a volume needs a size of at least one block")
 	case size%int64(blockSize) != 0:
 		down := size - size%int64(blockSize)
-		next := fmt.Sprint(down + int64(blockSize))
-		if down > 0 {
-			next = fmt.Sprintf("%d or %s", down, next)
+		take := fmt.Sprint(down + int64(blockSize))
+		switch {
+		case down > math.MaxInt64-int64(blockSize):
+			take = fmt.Sprint(down)
+		case down > 0:
+			take = fmt.Sprintf("%d or %s", down, take)
 		}
-		err := fmt.Errorf("size of %d bytes is not a multiple of the block size %d: take %s", size, blockSize, next)
+		err := fmt.Errorf("size of %d bytes is not a multiple of the block size %d: take %s", size, blockSize, take)
 		if blockSize > MinBlockSize && size%MinBlockSize == 0 {
 			err = fmt.Errorf("%w, or a block size of %d", err, MinBlockSize)
 		}
