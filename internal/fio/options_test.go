@@ -253,6 +253,8 @@ func TestBadValues(t *testing.T) {
 		{"latency_percentile", "NaN", "more than 0 and at most 100"},
 		{"sync", "2", "0 or 1"},
 		{"runtime", "-1", "positive"},
+		{"runtime", "2562047h47m16s", "positive"},
+		{"runtime", "(9223372036854775)", "positive"},
 		{"runtime", "-1s", "positive"},
 		{"runtime", "NaN", "positive"},
 		{"runtime", "1e300", "positive"},

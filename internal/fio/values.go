@@ -105,6 +105,9 @@ func parseMicros(v string) (time.Duration, error) {
 // secondsUnits converts fio's long unit names to Go's.
 var secondsUnits = strings.NewReplacer("msec", "ms", "usec", "us", "sec", "s")
 
+// longestTime leaves room for what a time is added to.
+const longestTime time.Duration = math.MaxInt64 / 2
+
 // ParseTime parses a time: in seconds if it has no unit, as in fio, or in Go's notation, in which msec may be used
 // for ms; case makes no difference. In an expression, a number without a unit is in microseconds.
 func ParseTime(v string) (time.Duration, error) {
@@ -114,13 +117,13 @@ func ParseTime(v string) (time.Duration, error) {
 			t, err := parseMicros(v)
 			return t.Microseconds(), err
 		})
-		if n > math.MaxInt64/int64(time.Microsecond) {
+		if n > longestTime.Microseconds() {
 			return 0, errTime
 		}
 		return time.Duration(n) * time.Microsecond, err
 	}
 	if n, err := strconv.ParseFloat(v, 64); err == nil {
-		if n *= float64(time.Second); !(n >= 0 && n <= math.MaxInt64/2) {
+		if n *= float64(time.Second); !(n >= 0 && n <= float64(longestTime)) {
 			return 0, errTime
 		}
 		return time.Duration(n), nil
@@ -132,7 +135,7 @@ func ParseTime(v string) (time.Duration, error) {
 		}
 	}
 	d, err := time.ParseDuration(v)
-	if err != nil || d < 0 {
+	if err != nil || d < 0 || d > longestTime {
 		return 0, errTime
 	}
 	return d, nil
