@@ -7,6 +7,9 @@ import (
 	"net/http"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/nvme-anywhere/nvmeof/internal/sandbox"
 	"github.com/nvme-anywhere/nvmeof/internal/soon"
 )
 
@@ -30,6 +33,29 @@ func healthy(t *testing.T, c *http.Client, srv *Server) bool {
 	defer r.Body.Close()
 	_, err = io.Copy(io.Discard, r.Body)
 	return err == nil && r.StatusCode == http.StatusOK
+}
+
+// TestAcceptFails: a server answers on when the system couldn't accept a connection, for lack of something that isn't
+// descriptors, or because that connection had failed by then.
+func TestAcceptFails(t *testing.T) {
+	for _, errno := range []unix.Errno{unix.ENOMEM, unix.EPROTO} {
+		t.Run(unix.ErrnoName(errno), func(t *testing.T) {
+			if !sandbox.Inside(t) {
+				return
+			}
+			srv, err := New().Serve("127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer srv.Close()
+			failed := sandbox.FailOnce(t, unix.SYS_ACCEPT4, errno)
+			for range 2 {
+				if !healthy(t, client("127.0.0.2"), srv) || !failed() {
+					t.Errorf("no answer; a call had failed: %v", failed())
+				}
+			}
+		})
+	}
 }
 
 // TestIdleClients: clients that keep connections open don't use up the program's descriptors. One address may have all

@@ -125,7 +125,7 @@ func (s *Set) Serve(addr string) (*Server, error) {
 	}
 	go func() {
 		defer close(srv.done)
-		srv.err = srv.http.Serve(&listener{TCPListener: l})
+		srv.err = srv.http.Serve(listen.Steady(&listener{TCPListener: l}))
 	}()
 	return srv, nil
 }

@@ -48,6 +48,7 @@ var testsMay = map[string][]string{
 	"internal/aio":          {"internal/sandbox"},
 	"internal/identity":     {"internal/sandbox"},
 	"internal/capture":      {"internal/..."},
+	"internal/control":      {"internal/sandbox"},
 	"examples":              {everything},
 }
 

@@ -22,6 +22,7 @@ import (
 
 	"github.com/nvme-anywhere/nvmeof/internal/cli"
 	"github.com/nvme-anywhere/nvmeof/internal/config"
+	"github.com/nvme-anywhere/nvmeof/internal/sandbox"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -117,6 +118,30 @@ func serve(t *testing.T, f Target) *Client {
 		t.Errorf("mode %v, %v", i.Mode(), err)
 	}
 	return NewClient(path)
+}
+
+// TestAcceptFails: the socket serves on when the system couldn't accept a connection, for lack of something that isn't
+// descriptors, or because that connection had failed by then.
+func TestAcceptFails(t *testing.T) {
+	for _, errno := range []unix.Errno{unix.ENOMEM, unix.EPROTO} {
+		t.Run(unix.ErrnoName(errno), func(t *testing.T) {
+			if !sandbox.Inside(t) {
+				return
+			}
+			path := filepath.Join(t.TempDir(), "socket")
+			s, err := Serve(path, newFake(t))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.Close() // before the end of what answers its calls
+			c, failed := NewClient(path), sandbox.FailOnce(t, unix.SYS_ACCEPT4, errno)
+			for range 2 {
+				if _, err := c.Status(t.Context()); err != nil || !failed() {
+					t.Errorf("%v; a call had failed: %v", err, failed())
+				}
+			}
+		})
+	}
 }
 
 // Concurrent changes all take effect, each on top of the others.

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/nvme-anywhere/nvmeof/internal/config"
+	"github.com/nvme-anywhere/nvmeof/internal/listen"
 )
 
 // DefaultSocket is the socket of a target that runs as a service.
@@ -32,16 +33,16 @@ type Server struct {
 // Serve creates the socket, to which only the program's own user may connect, and serves t on it. A socket left behind
 // by a program that has ended is replaced.
 func Serve(path string, t Target) (*Server, error) {
-	l, err := listen(path)
+	l, err := create(path)
 	if err != nil {
 		return nil, err
 	}
 	s := &Server{http: http.Server{Handler: newHandler(t), ReadTimeout: requestDue}, done: make(chan error, 1)}
-	go func() { s.done <- s.http.Serve(l) }()
+	go func() { s.done <- s.http.Serve(listen.Steady(l)) }()
 	return s, nil
 }
 
-func listen(path string) (net.Listener, error) {
+func create(path string) (net.Listener, error) {
 	turn, err := takeTurn(path)
 	if err != nil {
 		return nil, err

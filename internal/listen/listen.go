@@ -1,4 +1,4 @@
-// Package listen opens TCP sockets to listen on.
+// Package listen opens TCP sockets to listen on, and keeps servers of net/http listening.
 package listen
 
 import (
