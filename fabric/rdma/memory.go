@@ -20,6 +20,7 @@ type memory struct {
 	arena  *mem.Arena
 	access verbs.Access
 	added  func(chunk []byte) // called with each chunk; may be nil
+	short  func(err error)    // called if there is no memory though more is allowed; may be nil
 	now    func() int64       // the clock for the time at which completions are polled; nil if not needed
 
 	mu      sync.Mutex
@@ -45,7 +46,7 @@ type domain struct {
 // of any usual size.
 func newMemory(maxBytes int64, largest int, access verbs.Access) (*memory, error) {
 	m := &memory{access: access}
-	arena, err := mem.New(mem.Config{Max: maxBytes, Largest: largest, OnGrow: m.grown})
+	arena, err := mem.New(mem.Config{Max: maxBytes, Largest: largest, OnGrow: m.grown, OnFail: m.failed})
 	if err != nil {
 		return nil, fmt.Errorf("memory for data: %w", err)
 	}
@@ -70,6 +71,13 @@ func (m *memory) grown(index int, chunk []byte) error {
 		m.added(chunk)
 	}
 	return nil
+}
+
+// failed passes on why there is no memory.
+func (m *memory) failed(err error) {
+	if m.short != nil {
+		m.short(err)
+	}
 }
 
 // none says why the buffers of a queue found no memory.

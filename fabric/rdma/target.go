@@ -123,6 +123,9 @@ func ListenTarget(cm verbs.ConnectionManager, addr netip.AddrPort, t *target.Tar
 		return nil, fmt.Errorf("nvme/rdma listen: %w", err)
 	}
 	m.added, m.now = buffers.Add, t.Now
+	m.short = func(err error) {
+		cfg.Log.Warn("rdma: no memory for more data: commands wait until there is, and connections are refused", "transport", "rdma", "local", addr, "err", err)
+	}
 	l := &Listener{
 		target: t, cfg: cfg, memory: m, buffers: buffers, counters: new(Counters), conns: map[*targetConn]struct{}{},
 		pool:   mem.NewPool(m.arena, cfg.PeerMemory, granted),

@@ -69,7 +69,7 @@ func ListenTarget(addr netip.AddrPort, t *target.Target, cfg TargetConfig) (*Lis
 	}
 	l := &Listener{cfg: cfg, t: t, listener: listener, buffers: buffers, peers: make(map[netip.Addr]int),
 		stopped: make(chan struct{}), left: make(chan struct{}, 1), conns: make(map[*targetConn]struct{})}
-	l.memory, err = mem.New(mem.Config{Max: cfg.Memory, Largest: cfg.MaxTransfer, OnGrow: l.grown})
+	l.memory, err = mem.New(mem.Config{Max: cfg.Memory, Largest: cfg.MaxTransfer, OnGrow: l.grown, OnFail: l.short})
 	if err != nil {
 		_ = listener.Close()
 		buffers.Close()
@@ -84,6 +84,11 @@ func ListenTarget(addr netip.AddrPort, t *target.Target, cfg TargetConfig) (*Lis
 func (l *Listener) grown(_ int, chunk []byte) error {
 	l.buffers.Add(chunk)
 	return nil
+}
+
+// short logs that there is no memory that Memory allows.
+func (l *Listener) short(err error) {
+	l.cfg.Log.Warn("tcp: no memory for more data: commands wait until there is", "transport", "tcp", "local", l.Addr(), "err", err)
 }
 
 // Addr returns the address that the listener listens on.

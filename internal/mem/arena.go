@@ -38,6 +38,9 @@ type Config struct {
 	// indexes 0, 1, 2 … An error discards the chunk, whose index is reused, and makes Alloc return nil. OnGrow must
 	// not call the Arena.
 	OnGrow func(index int, chunk []byte) error
+	// OnFail is called with the error if a chunk that Max allows can't be had, from the system or because of OnGrow, each
+	// time that this is tried. It must not call the Arena. It may be nil.
+	OnFail func(err error)
 }
 
 // Validate reports the first field with an invalid value.
@@ -217,12 +220,16 @@ func (a *Arena) takeGrowing(units uint32, kind pages) (block, bool) {
 // addChunk maps a chunk that has room for units. It returns false if it can't, or the Arena is closed.
 func (a *Arena) addChunk(units uint32, kind pages) bool {
 	size, index, err := a.nextChunk(units)
-	var c *chunk
-	if err == nil {
-		c, err = a.newChunk(size, index, kind)
-	}
 	if err != nil {
 		a.failed(err)
+		return false
+	}
+	c, err := a.newChunk(size, index, kind)
+	if err != nil {
+		a.failed(err)
+		if a.cfg.OnFail != nil {
+			a.cfg.OnFail(err)
+		}
 		return false
 	}
 	return a.publish(c)

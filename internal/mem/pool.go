@@ -15,7 +15,8 @@ import (
 // No peer holds more than its share, so one that never frees memory can't stop the others.
 //
 // If the Arena has too little for a request, those of other peers wait behind it as well, but only for patience: the
-// peers that hold the memory may never free it.
+// peers that hold the memory may never free it. It is tried again from time to time, as it may not be peers that hold
+// the memory, but something else in the system.
 //
 // R represents a request.
 type Pool[R any] struct {
@@ -33,7 +34,7 @@ type Pool[R any] struct {
 	saving  atomic.Bool // free memory is kept for the oldest waiting request that is within its share
 	until   time.Time   // the end of saving; guarded by mu, like the following
 	again   time.Time   // no saving before this time
-	overdue *time.Timer // ends saving
+	overdue *time.Timer // ends saving, and tries again for what found no memory
 }
 
 const (
@@ -122,8 +123,8 @@ func (s *Share[R]) Alloc(n int, r R) []byte {
 			p.waiting.Add(-1)
 			return b
 		}
-		if !late {
-			p.save()
+		if !late && !p.save() {
+			p.overdue.Reset(patience)
 		}
 	}
 	p.arrived++
@@ -200,6 +201,7 @@ func (p *Pool[R]) Serve() {
 func (p *Pool[R]) next() (r R, b []byte) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	lacking := false
 	for s := p.oldest(); s != nil; {
 		w := s.queue[0]
 		b, late := s.try(w.n)
@@ -215,10 +217,14 @@ func (p *Pool[R]) next() (r R, b []byte) {
 		case p.save():
 			return r, nil
 		default:
+			lacking = true
 			s = p.oldestFor(w.n)
 		}
 	}
 	p.saved()
+	if lacking {
+		p.overdue.Reset(patience)
+	}
 	return r, nil
 }
 

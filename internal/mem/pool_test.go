@@ -1,6 +1,7 @@
 package mem
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -11,6 +12,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 const poolSize = 4 << 20
@@ -171,6 +174,62 @@ func testPoolSaves(t *testing.T) {
 	}
 	if b := h.Alloc(512, "free"); b == nil {
 		t.Error("memory is saved for nobody")
+	}
+}
+
+// A request that found no memory because the system had none gets some once the system has it again, even if nobody
+// holds any that could be freed.
+func TestPoolSystemShort(t *testing.T) { synctest.Test(t, testPoolSystemShort) }
+
+func testPoolSystemShort(t *testing.T) {
+	short, failed := true, 0
+	a, err := New(Config{
+		OnGrow: func(int, []byte) error {
+			if short {
+				return unix.ENOMEM
+			}
+			return nil
+		},
+		OnFail: func(err error) {
+			if !errors.Is(err, unix.ENOMEM) {
+				t.Error(err)
+			}
+			failed++
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Close()
+	type grant struct {
+		r string
+		b []byte
+	}
+	var granted []grant
+	p := NewPool(a, poolSize, func(r string, b []byte) { granted = append(granted, grant{r, b}) })
+	shares := map[string]*Share[string]{"first": p.Join(greedy), "second": p.Join(honest)}
+	// First memory is saved, then no more. A buffer that is larger than those before needs a new chunk.
+	for round, who := range [][]string{{"first"}, {"first", "second"}} {
+		short, failed, granted = true, 0, nil
+		for _, r := range who {
+			if shares[r].Alloc(poolSize<<round, r) != nil {
+				t.Fatalf("%s found memory", r)
+			}
+		}
+		time.Sleep(5 * patience)
+		synctest.Wait()
+		if failed < 5 || len(granted) > 0 {
+			t.Errorf("tried %d times, granted %d", failed, len(granted))
+		}
+		short = false
+		time.Sleep(patience)
+		synctest.Wait()
+		if len(granted) != len(who) {
+			t.Errorf("granted %d, want %d", len(granted), len(who))
+		}
+		for _, g := range granted {
+			shares[g.r].Free(g.b)
+		}
 	}
 }
 
