@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	"github.com/google/uuid"
 
@@ -69,12 +70,17 @@ var (
 )
 
 // Load returns the identity, the same each time unless it is Unsaved. If a file exists but can't be used, the error is a
-// *FileError: otherwise the host would lose reservations and access by getting another name.
+// *FileError, and if the machine's can't be read at the moment it is the system's: otherwise the host would lose
+// reservations and access by getting another name.
 func (s Store) Load() (Identity, error) {
 	if id, err := s.saved(); err != nil || id.NQN != "" {
 		return id, err
 	}
-	if machine, err := firstLine(s.MachineID); err == nil && tellsMachine(machine) {
+	machine, err := firstLine(s.MachineID)
+	if err != nil && !absent(err) { // what is saved now would be this host's name for good
+		return Identity{}, fmt.Errorf("%w; it is needed, as without it this host would get another name than it had", err)
+	}
+	if err == nil && tellsMachine(machine) {
 		// machine-id(5) asks not to show the identifier itself to others.
 		id := nvme.HostID(uuid.NewSHA1(uuid.NameSpaceOID, []byte("nvmeof host "+machine)))
 		return Identity{NQN: id.NQN(), ID: id, Source: s.MachineID}, nil
@@ -90,6 +96,12 @@ func (s Store) Load() (Identity, error) {
 		id.Source = path
 	}
 	return id, nil
+}
+
+// absent reports whether an error of reading a file says that there is none for this user, rather than that it can't be
+// read at the moment. Where a container was to be given a file that its host doesn't have, there may be a directory.
+func absent(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EISDIR)
 }
 
 // tellsMachine reports whether a machine-id identifies one machine. Images that haven't booted yet all have the same

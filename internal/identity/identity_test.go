@@ -133,6 +133,25 @@ func TestForbidden(t *testing.T) {
 	})
 }
 
+// TestMachineUnread: a host whose machine's identity is there but can't be read at the moment doesn't get another name,
+// which would be saved and hold for good.
+func TestMachineUnread(t *testing.T) {
+	s := newStore(t)
+	if err := os.Symlink(s.MachineID, s.MachineID); err != nil { // ELOOP
+		t.Fatal(err)
+	}
+	if id, err := s.Load(); !errors.Is(err, unix.ELOOP) || !strings.Contains(err.Error(), s.MachineID) {
+		t.Errorf("%+v, %v", id, err)
+	}
+	if err := os.Remove(s.MachineID); err != nil {
+		t.Fatal(err)
+	}
+	put(t, s.MachineID, "0123456789abcdef\n")
+	if id, err := s.Load(); err != nil || id.ID.String() != ofMachine {
+		t.Errorf("the next time %+v, %v", id, err)
+	}
+}
+
 // TestSaveNotDurable: an identity counts as saved only once the names of its directory, and of those made for it, are
 // durable.
 func TestSaveNotDurable(t *testing.T) {
