@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -15,6 +16,11 @@ import (
 type service struct {
 	stop    chan struct{}
 	running sync.WaitGroup
+
+	mu sync.Mutex
+	// to is kept open: without a watchdog's notification systemd ends a target that works, and when descriptors are used up
+	// there may be none for another socket. It is nil until something is said.
+	to *net.UnixConn
 }
 
 const (
@@ -26,27 +32,45 @@ const (
 )
 
 // say tells systemd something that it can do without.
-func (s *service) say(state string) { notify(state, sayTime) }
+func (s *service) say(state string) { s.notify(state, sayTime) }
 
 // notify sends lines as sd_notify(3) does, within a time.
-func notify(state string, within time.Duration) {
+func (s *service) notify(state string, within time.Duration) {
 	path := os.Getenv("NOTIFY_SOCKET")
 	if path == "" {
 		return
 	}
-	c, err := net.DialUnix("unixgram", nil, &net.UnixAddr{Name: path, Net: "unixgram"})
-	if err != nil {
-		return
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for range 2 { // systemd may have made its socket anew since
+		if s.to == nil {
+			c, err := net.DialUnix("unixgram", nil, &net.UnixAddr{Name: path, Net: "unixgram"})
+			if err != nil {
+				return
+			}
+			s.to = c
+		}
+		_ = s.to.SetWriteDeadline(time.Now().Add(within))
+		_, err := s.to.Write([]byte(state))
+		if err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+			return
+		}
+		s.hangUp()
 	}
-	_ = c.SetWriteDeadline(time.Now().Add(within))
-	_, _ = c.Write([]byte(state))
-	_ = c.Close()
+}
+
+// hangUp closes the socket. Called with mu held.
+func (s *service) hangUp() {
+	if s.to != nil {
+		_ = s.to.Close()
+		s.to = nil
+	}
 }
 
 // ready reports that the target serves, and from then on that it is alive, as often as systemd's watchdog requires.
 // alive returns if the program can still do its work, and blocks if not.
 func (s *service) ready(status string, alive func()) {
-	notify(daemon.SdNotifyReady+"\nSTATUS="+status, readyTime)
+	s.notify(daemon.SdNotifyReady+"\nSTATUS="+status, readyTime)
 	every, err := daemon.SdWatchdogEnabled(false)
 	if err != nil || every <= 0 {
 		return
@@ -72,11 +96,14 @@ func (s *service) stopping(within time.Duration) {
 	s.say(fmt.Sprintf("%s\nEXTEND_TIMEOUT_USEC=%d", daemon.SdNotifyStopping, within.Microseconds()))
 }
 
-// close ends the watchdog's goroutine.
+// close ends the watchdog's goroutine, and closes the socket.
 func (s *service) close() error {
 	if s.stop != nil {
 		close(s.stop)
 		s.running.Wait()
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.hangUp()
 	return nil
 }

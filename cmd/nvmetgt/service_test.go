@@ -4,12 +4,14 @@ import (
 	"errors"
 	"net"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/nvme-anywhere/nvmeof/internal/config"
+	"github.com/nvme-anywhere/nvmeof/internal/sandbox"
 	"github.com/nvme-anywhere/nvmeof/internal/soon"
 )
 
@@ -37,6 +39,47 @@ func TestSupervisorStalls(t *testing.T) {
 	}()
 	if _, ok := soon.Receive(said); !ok {
 		t.Error("it waits for the supervisor")
+	}
+}
+
+// TestWatchdogWithoutDescriptors: hosts that use up the target's descriptors don't have systemd's watchdog end it; and a
+// supervisor that makes its socket anew is told on.
+func TestWatchdogWithoutDescriptors(t *testing.T) {
+	if !sandbox.Inside(t) {
+		return
+	}
+	supervisor := supervise(t)
+	t.Setenv("WATCHDOG_USEC", "100000")
+	told := func(what string) {
+		t.Helper()
+		b := make([]byte, 256)
+		_ = supervisor.SetReadDeadline(time.Now().Add(10 * time.Second))
+		if n, err := supervisor.Read(b); err != nil || !strings.HasPrefix(string(b[:n]), what) {
+			t.Errorf("it is told %q, %v, want %s", b[:n], err, what)
+		}
+	}
+	var s service
+	s.ready("", func() {})
+	told("READY=1")
+	told("WATCHDOG=1")
+	var was unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &was); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Max: was.Max}); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 { // more than can have been sent before
+		told("WATCHDOG=1")
+	}
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &was); err != nil {
+		t.Fatal(err)
+	}
+	supervisor.Close()
+	supervisor = supervise(t)
+	told("WATCHDOG=1")
+	if err := s.close(); err != nil {
+		t.Error(err)
 	}
 }
 
