@@ -154,7 +154,7 @@ func (c *conn) recv(rx []Received, flags uintptr) (int, error) {
 	if want == 0 {
 		return 0, nil
 	}
-	for {
+	for failed := 0; ; {
 		n, errno := c.rx.call(c.fd, want, flags)
 		if c.isClosed() {
 			return 0, ErrClosed
@@ -172,9 +172,22 @@ func (c *conn) recv(rx []Received, flags uintptr) (int, error) {
 			return 0, nil
 		case !transient(errno):
 			return 0, &OpError{Op: "recv", Addr: c.local, Err: errno}
+		case flags&unix.MSG_DONTWAIT != 0 && failed >= mostFailed:
+			return 0, nil
+		case failed >= mostFailed:
+			time.Sleep(recvPause) //nolint:forbidigo // nobody is told when the system has what it is short of
+		default:
+			failed++
 		}
 	}
 }
+
+const (
+	// mostFailed is how often in a row a call may fail before the next one waits: errors that concern datagrams come with
+	// those, but what the system is short of it may be short of for long.
+	mostFailed = 16
+	recvPause  = time.Millisecond
+)
 
 // call calls recvmmsg.
 func (r *receiver) call(fd, want int, flags uintptr) (int, unix.Errno) {
@@ -292,10 +305,11 @@ func (c *conn) source(n *rawName) netip.AddrPort {
 }
 
 // transient reports whether an error concerns only one datagram, often as an ICMP answer to one that we sent, or only
-// this call, for lack of memory, and not the socket.
+// this call, for lack of memory, and not the socket. An administrator can end connections (`ss -K`), which gives the
+// sockets of datagrams that error once, and takes nothing from them.
 func transient(errno unix.Errno) bool {
 	switch errno {
-	case unix.EINTR, unix.EAGAIN, unix.ECONNREFUSED, unix.ECONNRESET, unix.EHOSTUNREACH,
+	case unix.EINTR, unix.EAGAIN, unix.ECONNREFUSED, unix.ECONNRESET, unix.ECONNABORTED, unix.EHOSTUNREACH,
 		unix.EHOSTDOWN, unix.ENETUNREACH, unix.ENETDOWN, unix.ENONET, unix.EMSGSIZE,
 		unix.EPROTO, unix.ENOPROTOOPT, unix.EOPNOTSUPP, unix.EACCES, unix.EPERM,
 		unix.ENOMEM, unix.ENOBUFS:

@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -38,9 +39,10 @@ func TestCallRefused(t *testing.T) {
 	}
 }
 
-// TestRecvShortOfMemory: the kernel's passing lack of memory fails no receive, which would end the RNIC.
+// TestRecvShortOfMemory: the kernel's passing lack of memory fails no receive, which would end the RNIC; nor does an
+// administrator who ends connections.
 func TestRecvShortOfMemory(t *testing.T) {
-	for _, errno := range []unix.Errno{unix.ENOMEM, unix.ENOBUFS} {
+	for _, errno := range []unix.Errno{unix.ENOMEM, unix.ENOBUFS, unix.ECONNABORTED} {
 		t.Run(unix.ErrnoName(errno), func(t *testing.T) {
 			if !sandbox.Inside(t) {
 				return
@@ -53,6 +55,43 @@ func TestRecvShortOfMemory(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestRecvFailsLong: while the kernel lacks memory, a receive that waits takes no processor, and one that doesn't returns.
+func TestRecvFailsLong(t *testing.T) {
+	if !sandbox.Inside(t) {
+		return
+	}
+	a, b := listen(t, loop4, Config{}), listen(t, loop4, Config{})
+	sandbox.Refuse(t, unix.SYS_RECVMMSG, unix.ENOMEM)
+	if n, err := a.TryRecv(make([]Received, 1)); n != 0 || err != nil {
+		t.Errorf("TryRecv returned %d, %v", n, err)
+	}
+	ended := make(chan error)
+	go func() {
+		_, err := b.Recv(make([]Received, 1))
+		ended <- err
+	}()
+	const watched = 200 * time.Millisecond
+	before := processorTime(t)
+	time.Sleep(watched)
+	if took := processorTime(t) - before; took > watched/2 {
+		t.Errorf("a receive took %v of processor time in %v", took, watched)
+	}
+	b.Close()
+	if err := <-ended; !errors.Is(err, ErrClosed) {
+		t.Errorf("closed, Recv returned %v", err)
+	}
+}
+
+// processorTime returns the processor time that this process has taken.
+func processorTime(t *testing.T) time.Duration {
+	t.Helper()
+	var u unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
+		t.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
 // TestFamilyRefused: where a family of addresses may not be used, as a unit's RestrictAddressFamilies= has it, the error
