@@ -3,8 +3,11 @@ package udp
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"net/netip"
+
+	"golang.org/x/sys/unix"
 )
 
 // NotLocalRemedy says what to do if no socket can be bound to an address.
@@ -52,12 +55,14 @@ func Beside(dst netip.Addr) []netip.Addr {
 func interfaceMTU(addr netip.Addr) (int, error) {
 	ifs, err := net.Interfaces()
 	if err != nil {
-		return 0, &OpError{Op: "mtu", Addr: netip.AddrPortFrom(addr, 0), Err: err}
+		return 0, interfaceError(addr, err)
 	}
 	covering := 0
+	var unknown error // why some interface's addresses aren't known
 	for i := range ifs {
 		addrs, err := ifs[i].Addrs()
 		if err != nil {
+			unknown = err
 			continue
 		}
 		for _, a := range addrs {
@@ -78,9 +83,22 @@ func interfaceMTU(addr netip.Addr) (int, error) {
 	switch {
 	case covering != 0:
 		return covering, nil
+	case unknown != nil:
+		return 0, interfaceError(addr, unknown)
 	case addr.IsLoopback():
 		return 0, &OpError{Op: "listen", Addr: netip.AddrPortFrom(addr, 0), Err: errors.New("the loopback interface is down"),
 			Remedy: "bring it up, as by `ip link set lo up`"}
 	}
 	return 0, &OpError{Op: "listen", Addr: netip.AddrPortFrom(addr, 0), Kind: ErrNotLocal, Remedy: otherRemedy}
+}
+
+// interfaceError is the error where the system doesn't say which interfaces and addresses there are.
+func interfaceError(addr netip.Addr, err error) error {
+	e := &OpError{Op: "find the interface of", Addr: netip.AddrPortFrom(addr, 0), Err: err}
+	if errors.Is(err, unix.EAFNOSUPPORT) || errors.Is(err, fs.ErrPermission) {
+		e.Kind = ErrUnsupported
+		e.Remedy = "the system refuses netlink, most likely by RestrictAddressFamilies= of a unit (AF_NETLINK) or a seccomp profile: " +
+			"permit it, or use NVMe/TCP"
+	}
+	return e
 }

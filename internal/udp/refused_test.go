@@ -94,6 +94,38 @@ func processorTime(t *testing.T) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
+// TestInterfacesUnknown: an address whose interface can't be found for lack of descriptors isn't called unknown, nor is
+// its interface called down.
+func TestInterfacesUnknown(t *testing.T) {
+	for _, addr := range []netip.Addr{loop4, netip.MustParseAddr("127.3.2.1")} {
+		t.Run(addr.String(), func(t *testing.T) {
+			if !sandbox.Inside(t) {
+				return
+			}
+			failed := sandbox.FailLater(t, unix.SYS_SOCKET, unix.EMFILE, 2) // our own, and the one that lists interfaces
+			if _, err := Listen(netip.AddrPortFrom(addr, 0), Config{}); !failed() || !errors.Is(err, unix.EMFILE) || errors.Is(err, ErrNotLocal) {
+				t.Errorf("%v; refused: %v", err, failed())
+			}
+		})
+	}
+}
+
+// TestNetlinkRefused: where the system refuses to say which interfaces there are, the error says what to permit.
+func TestNetlinkRefused(t *testing.T) {
+	for _, errno := range []unix.Errno{unix.EAFNOSUPPORT, unix.EPERM} {
+		t.Run(unix.ErrnoName(errno), func(t *testing.T) {
+			if !sandbox.Inside(t) {
+				return
+			}
+			failed := sandbox.FailLater(t, unix.SYS_SOCKET, errno, 1) // our own
+			_, err := Listen(netip.AddrPortFrom(loop4, 0), Config{})
+			if !failed() || !errors.Is(err, ErrUnsupported) || !errors.Is(err, errno) || !strings.Contains(err.Error(), "AF_NETLINK") {
+				t.Errorf("%v; refused: %v", err, failed())
+			}
+		})
+	}
+}
+
 // TestFamilyRefused: where a family of addresses may not be used, as a unit's RestrictAddressFamilies= has it, the error
 // names that family.
 func TestFamilyRefused(t *testing.T) {
