@@ -1,6 +1,7 @@
 package blockdev_test
 
 import (
+	"bytes"
 	"errors"
 	"path/filepath"
 	"strings"
@@ -86,6 +87,33 @@ func TestVectoredForbidden(t *testing.T) {
 	}
 	sandbox.Refuse(t, unix.SYS_PREADV2, unix.EPERM)
 	mustFail(t, tryOpen(t, path, blockdev.Options{ReadOnly: true}), blockdev.ErrUnsupported, path, "preadv2", "seccomp")
+}
+
+// TestZeroesForbidden: where the system refuses fallocate, write zeroes writes them, and doesn't call the volume
+// write-protected, or say that there is no such command.
+func TestZeroesForbidden(t *testing.T) {
+	for _, errno := range []unix.Errno{unix.EPERM, unix.ENOSYS} {
+		t.Run(unix.ErrnoName(errno), func(t *testing.T) {
+			if !sandbox.Inside(t) {
+				return
+			}
+			sandbox.Refuse(t, unix.SYS_FALLOCATE, errno)
+			v, err := blockdev.OpenFile(filepath.Join(t.TempDir(), "v"), blockdev.Options{Size: mib})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer v.Close()
+			c, b := volumetest.NewClient(v), bytes.Repeat([]byte{1}, 8192)
+			if err := errors.Join(
+				c.Write(b, 0, false),
+				c.Do(blockdev.Request{Op: blockdev.OpWriteZeroes, Length: 4096}),
+				c.Do(blockdev.Request{Op: blockdev.OpWriteZeroes, Offset: 4096, Length: 4096, MayUnmap: true}),
+				c.Read(b, 0),
+			); err != nil || !bytes.Equal(b, make([]byte, 8192)) {
+				t.Errorf("%v, %d…", err, b[0])
+			}
+		})
+	}
 }
 
 // TestOutOfReach: a volume whose disk, or server, can't be reached when direct I/O is tried isn't opened for now,

@@ -65,16 +65,16 @@ func (v *file) writeZeroes(w *scratch, r *Request) error {
 	return err
 }
 
-// allocate calls fallocate for r's range. It returns false if the file system doesn't support the mode, and records
-// that in no. A block device supports it for whole sectors, which may be larger than blocks: it returns false for other
-// ranges.
+// allocate calls fallocate for r's range. It returns false if the file system doesn't support the mode, or a seccomp
+// profile refuses the call, and records that in no: writing still may, and says itself if it mayn't. A block device
+// supports it for whole sectors, which may be larger than blocks: it returns false for other ranges.
 func (v *file) allocate(mode uint32, r *Request, no *atomic.Bool) (bool, error) {
 	if no.Load() {
 		return false, nil
 	}
 	err := v.store.allocate(mode, r.Offset, r.Length)
 	switch {
-	case errors.Is(err, unix.EOPNOTSUPP):
+	case errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, unix.ENOSYS), errors.Is(err, unix.EPERM):
 		no.Store(true)
 		return false, nil
 	case errors.Is(err, unix.EINVAL):
