@@ -12,6 +12,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/nvme-anywhere/nvmeof/blockdev"
 )
 
 // session says where working maps are valid: in the page cache of this machine, since this boot, for this file, as long
@@ -71,6 +73,9 @@ func untold(err error) error {
 	return fmt.Errorf("finding out whether the page cache has its working map: %w", err)
 }
 
+// short reports whether an error is that the system is short of something, so that it may tell later what it doesn't now.
+func short(err error) bool { return errors.Is(blockdev.KindOf(err), blockdev.ErrBusy) }
+
 // mountOf returns a number that differs between mounts of the file system: a mount that failed, or whose device went
 // away, took pages with it that were never written. It is the inode number of the file system's directory in sysfs, or
 // if there is none, of the device's, or without a device, as with NFS and FUSE, of what writes its pages back; sysfs
@@ -82,9 +87,15 @@ func mountOf(f *os.File, st *unix.Stat_t) (uint64, error) {
 		dev = st.Rdev
 	}
 	node := fmt.Sprintf("/sys/dev/block/%d:%d", unix.Major(dev), unix.Minor(dev))
-	if id, ok := btrfsID(f); ok {
+	id, ok, err := btrfsID(f)
+	if err != nil {
+		return 0, err
+	}
+	if ok {
 		node = btrfsNode(id)
-	} else if name, err := os.Readlink(node); errors.Is(err, fs.ErrNotExist) {
+	} else if name, err := os.Readlink(node); short(err) {
+		return 0, untold(err)
+	} else if errors.Is(err, fs.ErrNotExist) {
 		node = fmt.Sprintf("/sys/class/bdi/%d:%d", unix.Major(dev), unix.Minor(dev))
 	} else if err == nil && dev == st.Dev {
 		found, err := mountNodes(filepath.Base(name))
@@ -102,12 +113,16 @@ func mountOf(f *os.File, st *unix.Stat_t) (uint64, error) {
 	return at.Ino, nil
 }
 
-// btrfsID returns the identifier of the Btrfs that f is on; false if that is another file system. The device that stat
-// reports is a subvolume's, which sysfs doesn't have.
-func btrfsID(f *os.File) (id [16]byte, ok bool) {
+// btrfsID returns the identifier of the Btrfs that f is on; false if that is another file system, or the system doesn't
+// tell. The device that stat reports is a subvolume's, which sysfs doesn't have.
+func btrfsID(f *os.File) (id [16]byte, ok bool, err error) {
 	var fs unix.Statfs_t
-	if unix.Fstatfs(int(f.Fd()), &fs) != nil || fs.Type != unix.BTRFS_SUPER_MAGIC {
-		return id, false
+	err = retry("fstatfs", func() error { return unix.Fstatfs(int(f.Fd()), &fs) })
+	if short(err) {
+		return id, false, untold(err)
+	}
+	if its := err == nil && fs.Type == unix.BTRFS_SUPER_MAGIC; !its {
+		return id, false, nil
 	}
 	const fsInfo = 0x0400941f | unix.BLKGETSIZE64&0xe0000000 // BTRFS_IOC_FS_INFO; how "reads" is encoded depends on the processor
 	var info struct {
@@ -116,7 +131,10 @@ func btrfsID(f *os.File) (id [16]byte, ok bool) {
 		_  [992]byte
 	}
 	_, _, errno := unix.Syscall(unix.SYS_IOCTL, f.Fd(), fsInfo, uintptr(unsafe.Pointer(&info)))
-	return info.id, errno == 0
+	if errno != 0 && short(errno) {
+		return id, false, untold(os.NewSyscallError("ioctl BTRFS_IOC_FS_INFO", errno))
+	}
+	return info.id, errno == 0, nil
 }
 
 // btrfsNode returns the directory of a Btrfs in sysfs.
@@ -134,8 +152,11 @@ func mountNodes(device string) (found []string, err error) {
 	}
 	for _, k := range kinds {
 		node := filepath.Join(kindsDir, k.Name(), device)
-		if _, err := os.Lstat(node); err == nil {
+		switch _, err := os.Lstat(node); {
+		case err == nil:
 			found = append(found, node)
+		case short(err):
+			return nil, untold(err)
 		}
 	}
 	return found, nil

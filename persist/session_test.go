@@ -594,6 +594,36 @@ func TestSessionNotRecorded(t *testing.T) {
 	}
 }
 
+// TestNoMemoryToTell: a volume whose program was killed isn't opened while the system lacks the memory to tell where its
+// page cache is; once it has that again, each write is there.
+func TestNoMemoryToTell(t *testing.T) {
+	for name, call := range map[string]uint32{"readlink": unix.SYS_READLINKAT, "fstatfs": unix.SYS_FSTATFS} {
+		t.Run(name, func(t *testing.T) {
+			if !sandbox.Inside(t) {
+				return
+			}
+			path, _ := filledIn(t, disk(t))
+			v := mustOpen(t, path, blockdev.Options{})
+			mustWrite(t, volumetest.NewClient(v), block(99), 0, false)
+			abandon(t, v)
+			m := mapVolume(t, path)
+			failed := sandbox.FailOnce(t, call, unix.ENOMEM)
+			if _, err := openMapped(m, path, blockdev.Options{}, false, nil); !failed() || !errors.Is(err, unix.ENOMEM) {
+				t.Errorf("opened: %v; refused: %v", err, failed())
+			}
+			if err := m.close(); err != nil {
+				t.Fatal(err)
+			}
+			v = mustOpen(t, path, blockdev.Options{})
+			got := make([]byte, 4096)
+			if err := volumetest.NewClient(v).Read(got, 0); err != nil || !bytes.Equal(got, block(99)) {
+				t.Errorf("what was written: %v, %d…", err, got[0])
+			}
+			mustClose(t, v)
+		})
+	}
+}
+
 // TestNoDescriptor: a volume whose program was killed isn't opened if descriptors are used up, so that it can't be
 // determined whether the page cache has its working map; once there are some again, each write is there.
 func TestNoDescriptor(t *testing.T) {
