@@ -3,6 +3,7 @@ package persist
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 
 	"github.com/nvme-anywhere/nvmeof/blockdev"
@@ -15,7 +16,7 @@ func openAtomic(path string, o blockdev.Options) (blockdev.Volume, error) {
 	}
 	fresh := false
 	st, err := os.Stat(path)
-	if err != nil || st.Mode().IsRegular() && st.Size() == 0 {
+	if errors.Is(err, fs.ErrNotExist) || err == nil && st.Mode().IsRegular() && st.Size() == 0 {
 		fresh = o.Size > 0 && !o.ReadOnly
 	}
 	return openFound(path, o, fresh)

@@ -16,6 +16,30 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/sandbox"
 )
 
+// TestNotSeen: a file that the system can't look at for lack of memory isn't taken for a new one, and keeps what it holds.
+func TestNotSeen(t *testing.T) {
+	if !sandbox.Inside(t) {
+		return
+	}
+	path := filepath.Join(t.TempDir(), "v")
+	const size = 16 * mib
+	data := bytes.Repeat([]byte{7}, int(fileSize(size, 4096, false)))
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	failed := sandbox.FailOnce(t, unix.SYS_NEWFSTATAT, unix.ENOMEM)
+	v, err := Open(path, blockdev.Options{Size: size})
+	if err == nil {
+		mustClose(t, v)
+	}
+	if !failed() || err == nil {
+		t.Errorf("opened: %v; refused: %v", err, failed())
+	}
+	if b, err := os.ReadFile(path); err != nil || !bytes.Equal(b, data) {
+		t.Errorf("what it held is lost: %v, %d bytes", err, len(b))
+	}
+}
+
 // TestCreateCutShort: a volume whose creation was interrupted by a power failure is created by the next start that asks
 // for the same; a file that holds something is left alone, and so is an empty one if nobody asks.
 func TestCreateCutShort(t *testing.T) {
