@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"io/fs"
 	"os"
 	"os/signal"
 	"sync"
@@ -97,7 +98,7 @@ func (s *server) watchSizes(ctx context.Context) {
 // that unless it is what was known.
 func (s *server) refresh(v blockdev.Resizer, known string) (problem string) {
 	before := v.Info().Size
-	if err := v.Refresh(); err != nil && !errors.Is(err, blockdev.ErrGone) {
+	if err := v.Refresh(); err != nil && !errors.Is(err, fs.ErrClosed) {
 		if problem = err.Error(); problem != known {
 			s.log.Error("a volume isn't as it should be", "err", err)
 		}

@@ -11,6 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/nvme-anywhere/nvmeof/blockdev"
 	"github.com/nvme-anywhere/nvmeof/internal/config"
 )
@@ -43,12 +45,14 @@ func TestProblemsAreTold(t *testing.T) {
 	}
 	v, known := &sized{Volume: null}, ""
 	small, both := errors.New("too small"), errors.New("too small; no name")
+	info := null.Info()
 	for _, x := range []struct {
 		fails error
 		told  string // what the log says; empty for nothing
 	}{
 		{nil, ""}, {small, "too small"}, {small, ""}, {both, "no name"}, {both, ""},
-		{nil, ""}, {small, "too small"}, {blockdev.ErrGone, ""},
+		{nil, ""}, {small, "too small"}, {info.Closed("refresh"), ""},
+		{info.Failed("refresh", blockdev.ErrGone, unix.ESTALE), "stale"}, // its server has another file system there
 	} {
 		log.Reset()
 		v.fails = x.fails
