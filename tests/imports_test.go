@@ -49,6 +49,7 @@ var testsMay = map[string][]string{
 	"internal/identity":     {"internal/sandbox"},
 	"internal/capture":      {"internal/..."},
 	"internal/control":      {"internal/sandbox"},
+	"internal/loadgen":      {"internal/sandbox"},
 	"examples":              {everything},
 }
 

@@ -2,6 +2,8 @@ package loadgen
 
 import (
 	"errors"
+	"fmt"
+	"os"
 	"runtime"
 
 	"golang.org/x/sys/unix"
@@ -73,7 +75,11 @@ const leastWait = 10_000
 func paceByThread(p *pacer) (stop func(), err error) {
 	wake, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
 	if err != nil {
-		return nil, err
+		return nil, refused("eventfd2", err)
+	}
+	if _, err := unix.Ppoll(nil, new(unix.Timespec), nil); err != nil { // later, operations would silently come no more
+		_ = unix.Close(wake)
+		return nil, refused("ppoll", err)
 	}
 	over := make(chan struct{})
 	go func() {
@@ -85,6 +91,11 @@ func paceByThread(p *pacer) (stop func(), err error) {
 		<-over
 		_ = unix.Close(wake)
 	}, nil
+}
+
+// refused is the error where the system doesn't do what a pacer needs.
+func refused(call string, err error) error {
+	return fmt.Errorf("starting operations at a rate: %w", os.NewSyscallError(call, err))
 }
 
 // stepUntil runs p until nothing will be due any more, or the descriptor wake is readable.

@@ -4,10 +4,35 @@ import (
 	"context"
 	"errors"
 	"math"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nvme-anywhere/nvmeof/internal/sandbox"
 )
+
+// TestPacerRefused: where the system refuses to wait for the time at which an operation is due, a run at a rate fails,
+// and says which call. It would stand still.
+func TestPacerRefused(t *testing.T) {
+	for name, call := range map[string]uint32{"ppoll": unix.SYS_PPOLL, "eventfd2": unix.SYS_EVENTFD2} {
+		t.Run(name, func(t *testing.T) {
+			if !sandbox.Inside(t) {
+				return
+			}
+			sandbox.Refuse(t, call, unix.EPERM)
+			stop, err := paceByThread(newPacer(nil))
+			if !errors.Is(err, unix.EPERM) || !strings.Contains(err.Error(), name) {
+				t.Error(err)
+			}
+			if err == nil {
+				stop()
+			}
+		})
+	}
+}
 
 // TestSchedule: operations come at the rate of their direction, at even intervals or, if poisson, at random ones, whose
 // mean square is twice the square of their mean.
