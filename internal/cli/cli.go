@@ -114,8 +114,11 @@ func oneLine(err error) string {
 
 // remedy returns what to add to the text of err: what helps if a limit is reached that any part of a program may reach.
 func remedy(err error) string {
-	if errors.Is(err, unix.EMFILE) {
+	switch {
+	case errors.Is(err, unix.EMFILE):
 		return "; raise the limit of open files (ulimit -n, or LimitNOFILE= of systemd)"
+	case errors.Is(err, unix.ENFILE):
+		return "; close files of other programs, or raise the system's limit (sysctl fs.file-max)"
 	}
 	return ""
 }
