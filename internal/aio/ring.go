@@ -262,9 +262,8 @@ func (r *Ring) Close() {
 // do so some time after the ring was closed, and until then the file's file system couldn't be unmounted.
 func (r *Ring) end() {
 	r.mu.Lock()
-	defer r.mu.Unlock() // Close is over
-	for errors.Is(r.register(unregisterFiles, nil, 0), unix.EINTR) {
-	} // with another error the kernel does it later
+	defer r.mu.Unlock()                     // Close is over
+	_ = r.register(unregisterFiles, nil, 0) // if that fails the kernel does it later
 	r.release()
 	openRings.Add(-1)
 	standstill.Leave()
@@ -281,10 +280,16 @@ func (r *Ring) release() {
 	unix.Close(r.fd)
 }
 
+// register calls again what a signal interrupts: older kernels wait until nobody uses what is to change.
 func (r *Ring) register(what int, arg unsafe.Pointer, n int) error {
-	_, _, errno := unix.Syscall6(unix.SYS_IO_URING_REGISTER, uintptr(r.fd), uintptr(what), uintptr(arg), uintptr(n), 0, 0)
-	if errno != 0 {
-		return errno
+	for {
+		_, _, errno := unix.Syscall6(unix.SYS_IO_URING_REGISTER, uintptr(r.fd), uintptr(what), uintptr(arg), uintptr(n), 0, 0)
+		switch errno {
+		case 0:
+			return nil
+		case unix.EINTR:
+		default:
+			return errno
+		}
 	}
-	return nil
 }

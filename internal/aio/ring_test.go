@@ -84,6 +84,7 @@ func TestFailsOnce(t *testing.T) {
 		"forbidden":   {setup, unix.EPERM, "", nil},
 		"interrupted": {enter, unix.EINTR, "any", nil},
 		"no memory":   {enter, unix.EAGAIN, "any", unix.EAGAIN},
+		"registering": {unix.SYS_IO_URING_REGISTER, unix.EINTR, "any", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if !sandbox.Inside(t) {
