@@ -48,6 +48,7 @@ var testsMay = map[string][]string{
 	"internal/aio":          {"internal/sandbox"},
 	"internal/identity":     {"internal/sandbox"},
 	"internal/capture":      {"internal/..."},
+	"internal/cli":          {"internal/sandbox"},
 	"internal/control":      {"internal/sandbox"},
 	"internal/loadgen":      {"internal/sandbox"},
 	"examples":              {everything},

@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
+	"github.com/nvme-anywhere/nvmeof/internal/sandbox"
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
@@ -221,6 +222,17 @@ func TestPrintJSON(t *testing.T) {
 	var b strings.Builder
 	if err := PrintJSON(&b, map[string]int{">=64": 1}); err != nil || b.String() != "{\n  \">=64\": 1\n}\n" {
 		t.Errorf("%v, %q", err, b.String())
+	}
+}
+
+// TestZoneUnknown: an interface that can't be looked for, because descriptors are used up, isn't said not to be there.
+func TestZoneUnknown(t *testing.T) {
+	if !sandbox.Inside(t) {
+		return
+	}
+	failed := sandbox.FailOnce(t, unix.SYS_SOCKET, unix.EMFILE)
+	if err := CheckZone(netip.MustParseAddr("fe80::1%lo")); !failed() || !errors.Is(err, unix.EMFILE) || strings.Contains(err.Error(), "no interface") {
+		t.Errorf("%v; refused: %v", err, failed())
 	}
 }
 

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
@@ -119,7 +121,11 @@ func CheckZone(a netip.Addr) error {
 	if n, notNumber := strconv.Atoi(a.Zone()); err != nil && notNumber == nil {
 		_, err = net.InterfaceByIndex(n)
 	}
-	if err != nil {
+	var errno unix.Errno
+	switch {
+	case errors.As(err, &errno): // it may have
+		return fmt.Errorf("%s: looking for interface %q: %w", a, a.Zone(), err)
+	case err != nil:
 		return fmt.Errorf("%s: this machine has no interface %q; `ip link` lists those that it has", a, a.Zone())
 	}
 	return nil

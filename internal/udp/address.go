@@ -26,8 +26,11 @@ func SourceFor(dst netip.Addr) (netip.Addr, error) {
 	peer := netip.AddrPortFrom(dst, 9)
 	s, err := net.DialUDP("udp", nil, net.UDPAddrFromAddrPort(peer))
 	if err != nil {
-		return netip.Addr{}, &OpError{Op: "route", Addr: netip.AddrPortFrom(dst, 0), Err: err,
-			Remedy: "no route from here: check the address and `ip route get`"}
+		e := &OpError{Op: "route", Addr: netip.AddrPortFrom(dst, 0), Err: err}
+		if !short(err) {
+			e.Remedy = "no route from here: check the address and `ip route get`"
+		}
+		return netip.Addr{}, e
 	}
 	defer func() { _ = s.Close() }()
 	return s.LocalAddr().(*net.UDPAddr).AddrPort().Addr().Unmap(), nil
@@ -35,11 +38,13 @@ func SourceFor(dst netip.Addr) (netip.Addr, error) {
 
 // Beside returns the other IPv6 addresses of this host, from which dst, also an address of this host, can be reached.
 // Those of the first interface, which has ::1, come first.
-func Beside(dst netip.Addr) []netip.Addr {
-	var others []netip.Addr
+func Beside(dst netip.Addr) (others []netip.Addr, err error) {
+	if dst.IsLinkLocalUnicast() { // it is reached from itself
+		return nil, nil
+	}
 	own, err := net.InterfaceAddrs()
-	if err != nil || dst.IsLinkLocalUnicast() { // a link-local address is reached from itself
-		return nil
+	if err != nil {
+		return nil, interfaceError(dst, err)
 	}
 	for _, a := range own {
 		p, err := netip.ParsePrefix(a.String())
@@ -47,7 +52,7 @@ func Beside(dst netip.Addr) []netip.Addr {
 			others = append(others, at)
 		}
 	}
-	return others
+	return others, nil
 }
 
 // interfaceMTU returns the MTU, in bytes of IP packet, of the interface that has the address. An interface that is down
@@ -90,6 +95,11 @@ func interfaceMTU(addr netip.Addr) (int, error) {
 			Remedy: "bring it up, as by `ip link set lo up`"}
 	}
 	return 0, &OpError{Op: "listen", Addr: netip.AddrPortFrom(addr, 0), Kind: ErrNotLocal, Remedy: otherRemedy}
+}
+
+// short reports whether an error is that the system is short of something, which tells nothing about an address.
+func short(err error) bool {
+	return errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) || errors.Is(err, unix.ENOMEM) || errors.Is(err, unix.ENOBUFS)
 }
 
 // interfaceError is the error where the system doesn't say which interfaces and addresses there are.

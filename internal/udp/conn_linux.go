@@ -76,7 +76,10 @@ func newConn(addr netip.AddrPort, cfg Config, shared bool) (*conn, error) {
 			Remedy: "name one address of this host: it is part of every packet's checksum"}
 	}
 	scope, err := scopeOf(addr.Addr().Zone())
-	if err != nil {
+	switch {
+	case short(err):
+		return nil, &OpError{Op: "listen", Addr: addr, Err: err}
+	case err != nil:
 		return nil, &OpError{Op: "listen", Addr: addr, Kind: ErrNotLocal, Err: err,
 			Remedy: "what follows % must be the name or number of an interface that `ip link` shows"}
 	}

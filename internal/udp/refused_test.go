@@ -110,6 +110,26 @@ func TestInterfacesUnknown(t *testing.T) {
 	}
 }
 
+// TestShortOfDescriptors: a lack of descriptors isn't taken for that of a route, an interface or other addresses.
+func TestShortOfDescriptors(t *testing.T) {
+	for name, look := range map[string]func() error{
+		"route":  func() error { _, err := SourceFor(netip.MustParseAddr("192.0.2.1")); return err },
+		"zone":   func() error { _, err := Listen(netip.MustParseAddrPort("[fe80::1%lo]:0"), Config{}); return err },
+		"beside": func() error { _, err := Beside(netip.IPv6Loopback()); return err },
+	} {
+		t.Run(name, func(t *testing.T) {
+			if !sandbox.Inside(t) {
+				return
+			}
+			failed := sandbox.FailOnce(t, unix.SYS_SOCKET, unix.EMFILE)
+			err := look()
+			if !failed() || !errors.Is(err, unix.EMFILE) || errors.Is(err, ErrNotLocal) || strings.Contains(err.Error(), "no route") {
+				t.Errorf("%v; refused: %v", err, failed())
+			}
+		})
+	}
+}
+
 // TestNetlinkRefused: where the system refuses to say which interfaces there are, the error says what to permit.
 func TestNetlinkRefused(t *testing.T) {
 	for _, errno := range []unix.Errno{unix.EAFNOSUPPORT, unix.EPERM} {

@@ -139,7 +139,11 @@ func openFrom(src, dst netip.Addr, cfg Config) (*Group, error) {
 	case dst.Is4():
 		return openLoopback(cfg)
 	}
-	return openBeside(dst, udp.Beside(dst), cfg)
+	others, err := udp.Beside(dst)
+	if err != nil {
+		return nil, fmt.Errorf("software RNIC: no way to %s: %w", dst, err)
+	}
+	return openBeside(dst, others, cfg)
 }
 
 // broadcast is the limited broadcast address (RFC 919).
