@@ -107,4 +107,11 @@ func lockNamed(f *os.File) bool {
 	return unix.Fstat(int(f.Fd()), &st) != nil || st.Nlink > 0
 }
 
-func flock(f *os.File) error { return unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) }
+// flock locks a file, unless somebody else has locked it. Not every file system calls again what a signal interrupts.
+func flock(f *os.File) error {
+	for {
+		if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); !errors.Is(err, unix.EINTR) {
+			return err
+		}
+	}
+}

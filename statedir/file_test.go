@@ -185,6 +185,21 @@ func TestNameNotDurable(t *testing.T) {
 	}
 }
 
+// TestLockInterrupted: a signal that interrupts the locking of a directory doesn't keep it from being opened.
+func TestLockInterrupted(t *testing.T) {
+	if !sandbox.Inside(t) {
+		return
+	}
+	failed := sandbox.FailOnce(t, unix.SYS_FLOCK, unix.EINTR)
+	d, err := Open(t.TempDir())
+	if err != nil || !failed() {
+		t.Fatalf("opened: %v; interrupted: %v", err, failed())
+	}
+	if err := d.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestNoLocks: on a file system without locks files are written all the same, and nothing is taken for abandoned; but a
 // directory can't be opened, and the error doesn't blame another program.
 func TestNoLocks(t *testing.T) {
