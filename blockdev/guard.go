@@ -45,6 +45,7 @@ const (
 	stripeSize   = MaxBlockSize // so that no block lies in two
 	stripeShift  = 16
 	guardEntries = 8192
+	together     = 256 // stripes that are kept from others at once, at most; a power of two
 
 	// A view's token consists of the first stripe and the number of stripes.
 	viewCountBits = 16
@@ -52,7 +53,8 @@ const (
 )
 
 // NewGuard returns the guard of a mapping of size bytes. Read and Write call apply for each piece of a request, in the
-// goroutine that is able to, and finish is called when a request that had to wait has ended.
+// goroutine that is able to, and finish is called when a request that had to wait has ended. A piece lies in one stripe,
+// unless the request drops what is there.
 func NewGuard(size int64, apply func(r *Request, off, n int64), finish func(r *Request)) *Guard {
 	stripes := uint64(size+stripeSize-1) >> stripeShift
 	n := min(uint64(guardEntries), 1<<bits.Len64(max(stripes, 1)-1))
@@ -132,9 +134,17 @@ func (e *guardEntry) takeWriters() requestQueue {
 // goOn makes writers that waited continue.
 func (g *Guard) goOn(writers requestQueue, hurry bool) {
 	for r := writers.pop(); r != nil; r = writers.pop() {
-		if g.proceed(r, hurry) {
-			g.finish(r)
+		if r.drops() && r.Length-r.done >= background {
+			go g.goOnWith(r, hurry) // the caller has others to serve
+			continue
 		}
+		g.goOnWith(r, hurry)
+	}
+}
+
+func (g *Guard) goOnWith(r *Request, hurry bool) {
+	if g.proceed(r, hurry) {
+		g.finish(r)
 	}
 }
 
@@ -153,7 +163,7 @@ func (g *Guard) Read(r *Request) {
 	}
 }
 
-// Write applies r piece by piece. It returns false if r must wait for a view: finish is then called for it later.
+// Write applies r piece by piece, or if it drops what is there, to many stripes at once. It returns false if r must wait for a view: finish is then called for it later.
 func (g *Guard) Write(r *Request) bool {
 	r.done = 0
 	return g.proceed(r, false)
@@ -163,6 +173,12 @@ func (g *Guard) Write(r *Request) bool {
 func (g *Guard) proceed(r *Request, hurry bool) bool {
 	for r.done < r.Length {
 		off := r.Offset + r.done
+		if r.drops() {
+			if n := g.applyIdle(r, off, r.Length-r.done); n > 0 {
+				r.done += n
+				continue
+			}
+		}
 		n := pieceAt(off, r.Length-r.done)
 		e := g.entry(off >> stripeShift)
 		e.mu.Lock()
@@ -181,10 +197,35 @@ func (g *Guard) proceed(r *Request, hurry bool) bool {
 	return true
 }
 
+// applyIdle applies r to the stripes from off on, up to the first one that has views, and returns how many of the n bytes
+// that is. Giving many stripes back at once takes a fraction of the time: of a huge page that loses a part, the system
+// makes small ones first. It takes the entries in the order of the table, see lockAll.
+func (g *Guard) applyIdle(r *Request, off, n int64) int64 {
+	first := off >> stripeShift
+	end := first | (min(int64(len(g.entries)), together) - 1)
+	end = min(end, (off+n-1)>>stripeShift) + 1
+	s := first
+	for ; s < end; s++ {
+		e := g.entry(s)
+		e.mu.Lock()
+		if e.views > 0 {
+			e.mu.Unlock()
+			break
+		}
+	}
+	if s == first {
+		return 0
+	}
+	n = min(n, s<<stripeShift-off)
+	g.apply(r, off, n)
+	g.unlockAll(first, s-1)
+	return n
+}
+
 // Exclude calls fn for consecutive parts of the range, in order, with no writer in them. Readers are not excluded: fn
 // must change each block at once, as unmapping pages does.
 func (g *Guard) Exclude(off, n int64, fn func(off, n int64) error) error {
-	most := min(int64(len(g.entries)), 256)
+	most := min(int64(len(g.entries)), together)
 	for n > 0 {
 		first := off >> stripeShift
 		end := min(off+n, (first+most)<<stripeShift)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"slices"
 	"testing"
+	"testing/synctest"
 )
 
 // TestGuardRead: while a piece is read no writer changes its stripe, but all others may be written.
@@ -62,6 +63,41 @@ func TestGuardPieces(t *testing.T) {
 				t.Errorf("%s of %d bytes at %d: %v, want %v", name, tc.n, tc.off, got, tc.want)
 			}
 		}
+	}
+}
+
+// TestGuardDrops: what drops content is applied to many stripes at once, up to one that a view shows; from there on when
+// the view has ended, by a goroutine of its own if that is long.
+func TestGuardDrops(t *testing.T) {
+	type piece struct{ off, n int64 }
+	for _, op := range []Op{OpDiscard, OpWriteZeroes} {
+		synctest.Test(t, func(t *testing.T) {
+			const stripes, shown = 4 * together, together + 7
+			var got []piece
+			var released chan struct{} // once it is set, nothing is applied before it is closed
+			ended := 0
+			g := NewGuard(stripes*stripeSize, func(_ *Request, off, n int64) {
+				if released != nil {
+					<-released
+				}
+				got = append(got, piece{off >> stripeShift, n >> stripeShift})
+			}, func(*Request) { ended++ })
+			held, ok := g.View(shown*stripeSize, stripeSize)
+			if !ok || g.Write(&Request{Op: op, Offset: 3 * stripeSize, Length: (stripes - 3) * stripeSize}) {
+				t.Fatal("it doesn't wait for a view")
+			}
+			if want := []piece{{3, together - 3}, {together, 7}}; !slices.Equal(got, want) {
+				t.Errorf("%s: %v before the view has ended, want %v", op, got, want)
+			}
+			got, released = nil, make(chan struct{})
+			g.Release(held) // would wait for ever if it applied the rest
+			close(released)
+			synctest.Wait()
+			want := []piece{{shown, together - 7}, {2 * together, together}, {3 * together, together}}
+			if !slices.Equal(got, want) || ended != 1 {
+				t.Errorf("%s: %v after it, %d ended; want %v, 1", op, got, ended, want)
+			}
+		})
 	}
 }
 

@@ -142,7 +142,20 @@ func (v *memory) run(off, n int64) []byte {
 }
 
 // apply does one piece of a request.
-func (v *memory) apply(r *Request, off, n int64) { r.applyTo(v.piece(off, n), off-r.Offset) }
+func (v *memory) apply(r *Request, off, n int64) {
+	if !r.drops() {
+		r.applyTo(v.piece(off, n), off-r.Offset)
+		return
+	}
+	for n > 0 {
+		b := v.run(off, n)
+		r.applyTo(b, off-r.Offset)
+		off, n = off+int64(len(b)), n-int64(len(b))
+	}
+}
+
+// drops reports whether the request makes zeroes of what is there, and its memory may be given back.
+func (r *Request) drops() bool { return r.Op == OpDiscard || r.Op == OpWriteZeroes }
 
 // applyTo does the piece of a request that begins at its byte skip, in the memory that has the piece.
 func (r *Request) applyTo(piece []byte, skip int64) {
@@ -151,7 +164,7 @@ func (r *Request) applyTo(piece []byte, skip int64) {
 		r.CopyIn(piece, skip)
 	case r.Op == OpWrite:
 		r.CopyOut(piece, skip)
-	case len(piece) < stripeSize:
+	case r.Op == OpWriteZeroes && len(piece) < stripeSize:
 		clear(piece)
 	default:
 		free(piece)

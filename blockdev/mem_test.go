@@ -340,6 +340,16 @@ func TestMemoryGivenBack(t *testing.T) {
 	}
 }
 
+// TestMemoryPagesGivenBack: so do those of a discard that is shorter than a stripe.
+func TestMemoryPagesGivenBack(t *testing.T) {
+	v := newTestMemory(t, 1)
+	v.begin(t, &Request{Op: OpWrite, Length: stripeSize, Bufs: [][]byte{stripesOf(1)}})
+	v.begin(t, &Request{Op: OpDiscard, Length: stripeSize / 2})
+	if n := resident(t, v.mem[:stripeSize/2]); n != 0 && pageSize < stripeSize {
+		t.Errorf("%d bytes are left", n)
+	}
+}
+
 // TestMemoryOverGivenBack: if much is discarded or zeroed, spare places go back, too, though loans were written there.
 func TestMemoryOverGivenBack(t *testing.T) {
 	for _, op := range []Op{OpDiscard, OpWriteZeroes} {
