@@ -154,11 +154,11 @@ func (p *pattern) offset(op Op, bytes int) int64 {
 		case at > last:
 			at = 0
 		case at < 0:
-			at = last
+			at = max(last, 0) // an operation may be longer than span, and is at the beginning then
 		}
 		p.next[op] = at + int64(bytes)
 		if !p.random {
-			p.next[op] += p.spec.Skip
+			p.next[op] += min(p.spec.Skip, math.MaxInt64-p.next[op])
 		}
 		return at
 	}

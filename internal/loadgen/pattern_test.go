@@ -288,7 +288,23 @@ func TestWhereClonesBegin(t *testing.T) {
 	}
 }
 
-// TestInsideLargest: a sequential job goes back to the beginning from the end of the largest range, too.
+// TestInsideShort: an operation that is longer than what all directions' alignments leave of the range goes to its
+// beginning, with a skip as without.
+func TestInsideShort(t *testing.T) {
+	for _, skip := range []int64{0, 4096, -24 << 10} {
+		s := spec("rw")
+		s.BS[Read], s.BS[Write], s.Skip = Fixed(16<<10), Fixed(20<<10), skip
+		p := newPattern(&s, 0, 28<<10)
+		for i := range 4 {
+			if at := p.offset(Write, 20<<10); at != 0 {
+				t.Errorf("rw=rw:%d: write %d of 20 KiB in 28 KiB is at %d", skip, i, at)
+			}
+		}
+	}
+}
+
+// TestInsideLargest: a sequential job goes back to the beginning from the end of the largest range, too, with a skip as
+// without.
 func TestInsideLargest(t *testing.T) {
 	const span, bytes = math.MaxInt64 - fakeBlock + 1, 16 << 40
 	s := spec("trim")
@@ -299,6 +315,14 @@ func TestInsideLargest(t *testing.T) {
 			t.Fatalf("operation %d goes to %d of %d", i, at, int64(span))
 		}
 	}
+	const last = span - span%bytes - bytes
+	s.Skip = last - bytes
+	p = newPattern(&s, 0, span)
+	for i, want := range []int64{0, last, 0, last} {
+		if at := p.offset(Trim, bytes); at != want {
+			t.Errorf("with a skip, operation %d goes to %d, want %d", i, at, want)
+		}
+	}
 }
 
 // Whatever the combination of sizes, alignments and distributions, operations are of whole blocks inside the range.
@@ -306,18 +330,34 @@ func TestInside(t *testing.T) {
 	const block = 512
 	rng := rand.New(rand.NewPCG(1, 2))
 	valid := 0
-	for range 5000 {
+	for range 20_000 {
 		s := spec([]string{"randread", "randrw", "rw", "read"}[rng.IntN(4)])
-		span := block * (1 + rng.Int64N(600))
+		blocks, short := 1+rng.Int64N(600), false
+		switch rng.IntN(4) {
+		case 0:
+			blocks = math.MaxInt64/block - blocks
+		case 1:
+			blocks, short = 1+blocks%20, true
+		}
+		span := block * blocks
 		for op := range ops {
 			s.BS[op] = Range(block*(1+rng.IntN(40)), block*(1+rng.IntN(200)))
-			s.Align[op] = block * rng.IntN(4) * rng.IntN(100)
+			if short || rng.IntN(2) == 0 {
+				s.BS[op] = Fixed(block * int(1+rng.Int64N(min(blocks, 200))))
+			}
+			if !short {
+				s.Align[op] = block * rng.IntN(4) * rng.IntN(100)
+			}
 			s.Sequential[op] = max(0, rng.IntN(200)-100)
-			share := 1 + rng.IntN(99)
-			s.Zones[op] = []Zone{{Percent: 70, Share: share}, {Percent: 30, Share: 100 - share}}
+			if share := 1 + rng.IntN(99); !short {
+				s.Zones[op] = []Zone{{Percent: 70, Share: share}, {Percent: 30, Share: 100 - share}}
+			}
 		}
 		s.Distribution = []Distribution{{}, {Kind: Zoned}, {Normal, 30}, {Zipf, 1.2}, {Pareto, 0.2}}[rng.IntN(5)]
 		s.Skip, s.RunLength = block*(rng.Int64N(41)-20)*rng.Int64N(2), rng.IntN(4)
+		if rng.IntN(4) == 0 {
+			s.Skip = block * (rng.Int64N(blocks) - rng.Int64N(blocks))
+		}
 		if s.Validate(span, block) != nil {
 			continue
 		}
@@ -326,12 +366,12 @@ func TestInside(t *testing.T) {
 		for range 50 {
 			op, bytes := p.choose()
 			bytes = p.fit(op, bytes, span)
-			if at := p.offset(op, bytes); at < 0 || at%block != 0 || bytes%block != 0 || at+int64(bytes) > span {
+			if at := p.offset(op, bytes); at < 0 || at%block != 0 || bytes%block != 0 || at > span-int64(bytes) {
 				t.Fatalf("%d bytes at %d of %d: %+v", bytes, at, span, s)
 			}
 		}
 	}
-	if valid < 500 {
+	if valid < 2000 {
 		t.Errorf("only %d of the specs are valid", valid)
 	}
 }
