@@ -36,7 +36,7 @@ var foreign = map[string]string{
 	"opendir": noFabric, "lockfile": noFabric, "file_append": noFabric, "nr_files": noFabric,
 	"log_hist_coarseness": noLog, "latency-log": noLog, "bandwidth-log": "write_bw_log has the bandwidth of each job; leave the option out",
 	"verify_async_cpus": noChecking, "experimental_verify": noChecking,
-	"verify_state_load": "rw=read with verify checks what an earlier run wrote, however far it came; leave the option out",
+	"verify_state_load": "rw=read with verify checks what an earlier run wrote, if offset and size keep to what that wrote completely; leave the option out",
 	"verify_offset":     "what verify checks by is at the beginning of each block; leave the option out",
 	"trim_percentage":   noTrimming, "trim_verify_zero": noTrimming, "trim_backlog": noTrimming, "trim_backlog_batch": noTrimming,
 	"rwmixcycle":     "rwmixread is the share of reads among all operations; leave the option out",
