@@ -197,8 +197,31 @@ func TestStatusAsked(t *testing.T) {
 	})
 }
 
+// TestStatusAskedOutside: what was asked before the jobs begin isn't answered, and while they read back, it is what was
+// measured of all jobs, those without anything to read back too.
+func TestStatusAskedOutside(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		asked := make(chan os.Signal, 1)
+		asked <- os.Interrupt
+		writer, reader := spec("write"), spec("read")
+		writer.Verify, writer.IODepth, reader.IODepth, reader.NumberIOs = true, 1, 1, 100
+		const each = 10 * time.Millisecond
+		time.AfterFunc(300*each, func() { asked <- os.Interrupt }) // of 256 writes and as many reads of them
+		var told []uint64
+		d := &fakeDevice{delay: each, data: make([]byte, fakeSize)}
+		_, err := Run(t.Context(), d, []Spec{reader, writer}, Options{StatusAsked: asked, Status: func(r *Result) {
+			for i := range r.Jobs {
+				told = append(told, countIOs(&r.Jobs[i].Ops))
+			}
+		}})
+		if err != nil || !slices.Equal(told, []uint64{100, 256}) {
+			t.Errorf("%v; operations %v, want 100 and 256, once", err, told)
+		}
+	})
+}
+
 // TestStatus: what was measured so far is told every so often, for each job, while its log goes on; not what precedes
-// the measuring, and nothing while what was written is read back.
+// the measuring, and nothing, unasked, while what was written is read back.
 func TestStatus(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*Spec)

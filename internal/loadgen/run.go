@@ -18,7 +18,7 @@ type Options struct {
 
 	Status      func(*Result)    // is called with what was measured by then, but for logs, if not nil
 	StatusEach  time.Duration    // how often; 0 for never
-	StatusAsked <-chan os.Signal // each is answered by Status, too, while something is measured
+	StatusAsked <-chan os.Signal // each that comes while the jobs run or read back is answered by Status, too
 
 	pace func(*pacer) (stop func(), err error) // nil means paceByThread
 }
@@ -46,7 +46,10 @@ func Run(ctx context.Context, dev Device, specs []Spec, o Options) (*Result, err
 		return nil, err
 	}
 	r.exits = make(chan *task, len(r.jobs)) // each job ends once
-	if err := r.drive(ctx, r.jobs); err != nil {
+	for range len(o.StatusAsked) {
+		<-o.StatusAsked // what was asked before there is anything to say
+	}
+	if err := r.drive(ctx, r.tasks); err != nil {
 		return nil, err
 	}
 	if err := r.verify(ctx); err != nil {
@@ -57,10 +60,11 @@ func Run(ctx context.Context, dev Device, specs []Spec, o Options) (*Result, err
 
 // run is the state of one call of Run.
 type run struct {
-	o     Options
-	tasks []*task
-	jobs  []*job // of all tasks
-	began int64
+	o      Options
+	tasks  []*task
+	driven []*task // those that run now
+	jobs   []*job  // of all tasks
+	began  int64
 
 	running atomic.Int32  // tasks that are not idle
 	idle    chan struct{} // closed when the last task is idle
@@ -135,13 +139,16 @@ func (r *run) taskIdle() {
 	}
 }
 
-// drive starts the tasks, and returns when nothing is outstanding any more.
-func (r *run) drive(ctx context.Context, jobs []*job) error {
-	r.running.Store(int32(len(r.tasks)))
-	for _, t := range r.tasks {
+// drive starts tasks, and returns when nothing is outstanding any more.
+func (r *run) drive(ctx context.Context, tasks []*task) error {
+	r.driven = tasks
+	r.running.Store(int32(len(tasks)))
+	var jobs []*job
+	for _, t := range tasks {
 		t.hold()
+		jobs = append(jobs, t.jobs...)
 	}
-	for _, t := range r.tasks {
+	for _, t := range tasks {
 		if r.verifying || t.spec.Delay == 0 {
 			t.begin()
 		}
@@ -149,7 +156,7 @@ func (r *run) drive(ctx context.Context, jobs []*job) error {
 	if p := newPacer(jobs); p.due.Len() > 0 {
 		stop, err := r.o.pace(p)
 		if err != nil {
-			for _, t := range r.tasks {
+			for _, t := range tasks {
 				t.halt()
 			}
 			r.wait(ctx)
@@ -168,9 +175,9 @@ func (r *run) wait(ctx context.Context) {
 	defer tick.Stop()
 	var status <-chan time.Time
 	var asked <-chan os.Signal
-	if r.o.Status != nil && !r.verifying {
+	if r.o.Status != nil {
 		asked = r.o.StatusAsked
-		if r.o.StatusEach > 0 {
+		if r.o.StatusEach > 0 && !r.verifying {
 			each := time.NewTicker(r.o.StatusEach)
 			defer each.Stop()
 			status = each.C
@@ -205,7 +212,7 @@ func (r *run) wait(ctx context.Context) {
 		}
 		timer.Stop()
 		if stop {
-			for _, t := range r.tasks {
+			for _, t := range r.driven {
 				t.halt()
 			}
 			<-r.idle
@@ -235,7 +242,7 @@ const never = int64(1000 * time.Hour)
 // nextEvent returns the first of the tasks' next events.
 func (r *run) nextEvent() (at int64, act func()) {
 	at, act = nanotime()+never, func() {}
-	for _, t := range r.tasks {
+	for _, t := range r.driven {
 		if when, then := t.nextEvent(); then != nil && when < at {
 			at, act = when, then
 		}
@@ -246,10 +253,9 @@ func (r *run) nextEvent() (at int64, act func()) {
 // verify reads back what tasks with a ledger wrote, if they are to.
 func (r *run) verify(ctx context.Context) error {
 	var tasks []*task
-	var jobs []*job
 	for _, t := range r.tasks {
 		if t.ledger != nil && t.spec.Does(Write) && !t.spec.Unread {
-			tasks, jobs = append(tasks, t), append(jobs, t.jobs...)
+			tasks = append(tasks, t)
 		}
 	}
 	select {
@@ -272,11 +278,8 @@ func (r *run) verify(ctx context.Context) error {
 			j.mu.Unlock()
 		}
 	}
-	all := r.tasks
-	r.tasks, r.verifying, r.idle = tasks, true, make(chan struct{})
-	err := r.drive(ctx, jobs)
-	r.tasks = all
-	return err
+	r.verifying, r.idle = true, make(chan struct{})
+	return r.drive(ctx, tasks)
 }
 
 // sample takes a snapshot of the run, for the series and for the report.
@@ -311,7 +314,7 @@ func (r *run) sample() {
 // ramping is true.
 func (r *run) measuredFrom(now int64) (at int64, ramping bool) {
 	at = math.MaxInt64
-	for _, t := range r.tasks {
+	for _, t := range r.driven {
 		at = min(at, t.from.Load())
 	}
 	if at > now {
@@ -322,7 +325,7 @@ func (r *run) measuredFrom(now int64) (at int64, ramping bool) {
 
 func (r *run) progress(now int64, s Sample, ramping bool) *Progress {
 	p := &Progress{Ramping: ramping, Verifying: r.verifying, Ops: r.last, Last: s}
-	for _, t := range r.tasks {
+	for _, t := range r.driven {
 		var done seen
 		for _, j := range t.jobs {
 			for op := range ops {
