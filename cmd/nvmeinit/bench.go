@@ -255,7 +255,7 @@ func (f *benchFlags) check(j *fio.Job) error {
 		return err
 	}
 	if f.readonly && j.Changes() {
-		return fmt.Errorf("rw=%s: it changes the namespace, and --readonly forbids that", j.RW)
+		return fmt.Errorf("rw=%s: it changes the namespace, and --readonly forbids that", j.Pattern())
 	}
 	return nil
 }

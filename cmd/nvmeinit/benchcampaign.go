@@ -233,7 +233,7 @@ func workName(jobs []*fio.Job) string {
 		return jobNames(jobs, " + ")
 	}
 	j := jobs[0]
-	name := j.RW + " " + blockSizes(&j.Spec)
+	name := j.Pattern() + " " + blockSizes(&j.Spec)
 	if j.Name != defaultName {
 		name = j.Name + ": " + name
 	}

@@ -67,6 +67,15 @@ func TestCampaignTold(t *testing.T) {
 	if got, want := workName(file.Jobs[2:]), "scan: read 128 KiB"; got != want {
 		t.Errorf("a section is called %q, want %q", got, want)
 	}
+	for _, pattern := range []string{"randread:8", "read:28k", "rw:-2m", "trim:512", "randwrite"} {
+		j := fio.NewJob(defaultName)
+		if err := j.Set("rw", pattern); err != nil {
+			t.Fatal(err)
+		}
+		if got, want := workName([]*fio.Job{j}), pattern+" 4.0 KiB"; got != want {
+			t.Errorf("a job of the command line is called %q, want %q", got, want)
+		}
+	}
 	if got, want := workName([]*fio.Job{fio.NewJob(defaultName)}), "read 4.0 KiB"; got != want {
 		t.Errorf("the job of the command line is called %q, want %q", got, want)
 	}

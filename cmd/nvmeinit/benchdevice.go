@@ -95,7 +95,7 @@ func fitsCommand(j *fio.Job, ns *host.Namespace) error {
 	}
 	most, err := ns.MaxDiscard()
 	if err != nil {
-		return fmt.Errorf("rw=%s: %w", j.RW, err)
+		return fmt.Errorf("rw=%s: %w", j.Pattern(), err)
 	}
 	if bs := j.LargestTrim(); int64(bs) > most {
 		return fmt.Errorf("bs=%d: the controller trims at most %s a command", bs, blockdev.FormatSize(most))

@@ -27,7 +27,7 @@ func printResult(w io.Writer, results []fio.Reported) {
 func printJob(w io.Writer, r *fio.Reported) {
 	s := r.Spec
 	fmt.Fprintf(w, "%s: rw=%s, bs=%s, iodepth=%d, numjobs=%d, ran %.2f s\n",
-		jobTitle(r), s.RW, blockSizes(s), s.IODepth, r.Job.NumJobs, r.Duration.Seconds())
+		jobTitle(r), s.Pattern(), blockSizes(s), s.IODepth, r.Job.NumJobs, r.Duration.Seconds())
 	if r.Job.Description != "" {
 		fmt.Fprintln(w, "description:", r.Job.Description)
 	}

@@ -14,7 +14,7 @@ import (
 // moved, as in fio, and one for its flushes.
 func TestJobTable(t *testing.T) {
 	job := fio.NewJob("test")
-	if err := job.Set("rw", "write"); err != nil {
+	if err := job.Set("rw", "write:8k"); err != nil {
 		t.Fatal(err)
 	}
 	r := fio.Reported{Job: job, Clones: 1, JobResult: loadgen.JobResult{Spec: &job.Spec, Duration: 2 * time.Second}}
@@ -26,6 +26,7 @@ func TestJobTable(t *testing.T) {
 	var b strings.Builder
 	printJob(&b, &r)
 	for _, line := range []string{
+		`^test: rw=write:8k, bs=4.0 KiB, iodepth=1,`,
 		`IOPS +bandwidth +total +mean +p50`,
 		`write +256 +32 MiB/s +64 MiB +50\.0 µs`,
 		`sync +256 +- +- +70\.0 µs`,

@@ -1,6 +1,7 @@
 package loadgen
 
 import (
+	"fmt"
 	"math"
 	"strings"
 )
@@ -27,6 +28,24 @@ var patterns = map[string]struct {
 	"randrw":        {does: [ops]bool{Read: true, Write: true}},
 	"randtrim":      {does: [ops]bool{Trim: true}},
 	"randtrimwrite": {does: [ops]bool{Trim: true, Write: true}, rewrites: true},
+}
+
+// Pattern returns the option rw as users write it: RW with RunLength or Skip.
+func (s *Spec) Pattern() string {
+	switch {
+	case s.random() && s.RunLength > 0:
+		return fmt.Sprintf("%s:%d", s.RW, s.RunLength)
+	case !s.random() && s.Skip != 0:
+		n, unit := s.Skip, ""
+		for _, larger := range []string{"k", "m", "g", "t"} {
+			if n%1024 != 0 {
+				break
+			}
+			n, unit = n/1024, larger
+		}
+		return fmt.Sprintf("%s:%d%s", s.RW, n, unit)
+	}
+	return s.RW
 }
 
 // random reports whether offsets are random.
