@@ -77,7 +77,8 @@ func paceByThread(p *pacer) (stop func(), err error) {
 	if err != nil {
 		return nil, refused("eventfd2", err)
 	}
-	if _, err := unix.Ppoll(nil, new(unix.Timespec), nil); err != nil { // later, operations would silently come no more
+	// Later, operations would silently come no more.
+	if _, err := unix.Ppoll(nil, new(unix.Timespec), nil); err != nil && !errors.Is(err, unix.EINTR) {
 		_ = unix.Close(wake)
 		return nil, refused("ppoll", err)
 	}

@@ -34,6 +34,19 @@ func TestPacerRefused(t *testing.T) {
 	}
 }
 
+// TestPacerInterrupted: a signal that comes while a pacer tries whether it can wait doesn't fail the run.
+func TestPacerInterrupted(t *testing.T) {
+	if !sandbox.Inside(t) {
+		return
+	}
+	sandbox.Refuse(t, unix.SYS_PPOLL, unix.EINTR)
+	stop, err := paceByThread(newPacer(nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop()
+}
+
 // TestSchedule: operations come at the rate of their direction, at even intervals or, if poisson, at random ones, whose
 // mean square is twice the square of their mean.
 func TestSchedule(t *testing.T) {
