@@ -72,14 +72,15 @@ func (s *Spec) checkNumbers() error {
 }
 
 func (s *Spec) checkContent() error {
+	writes := s.Does(Write)
 	switch {
-	case s.Zeroes && s.Verify:
+	case writes && s.Zeroes && s.Verify:
 		return errors.New("zero_buffers: verify writes data that differ everywhere; want one of them")
 	case s.Compress < 0 || s.Compress > 100 || s.CompressChunk < 0:
 		return fmt.Errorf("buffer_compress_percentage=%d, buffer_compress_chunk=%d: want 0 to 100 percent, and bytes", s.Compress, s.CompressChunk)
 	case s.Dedupe < 0 || s.Dedupe > 100:
 		return fmt.Errorf("dedupe_percentage=%d: want 0 to 100 percent", s.Dedupe)
-	case s.composed() && (s.Verify || s.Zeroes):
+	case writes && s.composed() && (s.Verify || s.Zeroes):
 		return errors.New("buffer_compress_percentage, dedupe_percentage: verify writes data that differ everywhere, and zero_buffers zeroes; want one of them")
 	}
 	return nil
@@ -93,7 +94,7 @@ func (s *Spec) checkBacklog() error {
 		return nil
 	case !s.Verify:
 		return errors.New("verify_backlog needs --verify=crc32c")
-	case s.hasRate() || s.LatencyTarget > 0:
+	case s.Does(Write) && (s.hasRate() || s.LatencyTarget > 0):
 		return errors.New("verify_backlog has a job stop to read back what it wrote; want no rate, rate_iops or latency_target")
 	}
 	return nil
