@@ -294,11 +294,11 @@ var options = []Option{
 	},
 	{
 		Name: "verify_backlog", Type: "number", Example: "1024",
-		Usage: "read back and check what was written after each so many writes of a job, too (default only at the end)",
+		Usage: "read back and check what was written whenever so many writes of a job are unread, too (default only at the end)",
 		set:   func(j *Job, v string) (err error) { j.Backlog, err = parseCount(v); return err },
 	},
 	{
-		Name: "verify_backlog_batch", Type: "number", Example: "256", Usage: "how many of these writes are read back each time, the oldest first (default as many)",
+		Name: "verify_backlog_batch", Type: "number", Example: "256", Usage: "how many of the writes are read back whenever verify_backlog of them are unread, the oldest first (default as many)",
 		set: func(j *Job, v string) (err error) { j.BacklogBatch, err = parseCount(v); return err },
 	},
 	{

@@ -1,5 +1,8 @@
 package loadgen
 
+// maxBacklog bounds Spec.Backlog, and thereby the memory that a backlog takes.
+const maxBacklog = 1 << 24
+
 // backlog holds where a job has written and not yet read back, if it is to do that in the course of the run.
 type backlog struct {
 	places []place

@@ -92,6 +92,8 @@ func (s *Spec) checkBacklog() error {
 		return errors.New("verify_backlog_batch needs a verify_backlog, as --verify_backlog=1024")
 	case s.Backlog == 0:
 		return nil
+	case s.Backlog > maxBacklog:
+		return fmt.Errorf("verify_backlog=%d: want at most %d, as each of these writes takes 16 bytes of memory until it is read back", s.Backlog, maxBacklog)
 	case !s.Verify:
 		return errors.New("verify_backlog needs --verify=crc32c")
 	case s.Does(Write) && (s.hasRate() || s.LatencyTarget > 0):

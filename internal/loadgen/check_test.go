@@ -54,6 +54,7 @@ func TestValidate(t *testing.T) {
 		{func(s *Spec) { s.Fdatasync = -1 }, "fdatasync=-1: want"},
 		{func(s *Spec) { s.Backlog = -1 }, "verify_backlog=-1: want"},
 		{func(s *Spec) { s.BacklogBatch = -1 }, "verify_backlog_batch=-1: want"},
+		{func(s *Spec) { s.Verify, s.Backlog = true, 1<<24+1 }, "verify_backlog=16777217: want at most 16777216, as each of these writes takes 16 bytes of memory"},
 		{func(s *Spec) { s.Backlog = 4 }, "verify_backlog needs --verify=crc32c"},
 		{func(s *Spec) { s.Verify, s.BacklogBatch = true, 4 }, "verify_backlog_batch needs a verify_backlog"},
 		{func(s *Spec) { s.RW, s.Verify, s.Backlog, s.RateIOPS[Read] = "randrw", true, 4, 1 }, "want no rate, rate_iops or latency_target"},
@@ -131,6 +132,7 @@ func TestValidate(t *testing.T) {
 		func(s *Spec) { s.RW, s.Verify, s.IODepth = "read", true, 200 }, // reads may overlap
 		func(s *Spec) { s.Poisson, s.RateIOPS[Read] = true, 1 },
 		func(s *Spec) { s.Verify, s.Backlog, s.BacklogBatch = true, 4, 8 },
+		func(s *Spec) { s.Verify, s.Backlog = true, 1<<24 },
 		func(s *Spec) { s.Compress, s.Dedupe = 100, 100 },
 		func(s *Spec) { s.Verify, s.Compress, s.Dedupe, s.Zeroes = true, 50, 50, true }, // it writes nothing
 		func(s *Spec) { s.RW, s.Compress, s.Zeroes = "trim", 1, true },

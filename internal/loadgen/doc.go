@@ -10,6 +10,7 @@
 // device stalls for a second, every operation of that second shows it, not just one (coordinated omission).
 //
 // [Run] runs several [Spec] at once, each as NumJobs clones. A Queue and its buffers belong to one clone.
-// Completions of one queue may come from any goroutine. Nothing is allocated per operation; the record of a run
-// over time is allocated once per Options.Interval.
+// Completions of one queue may come from any goroutine. Nothing is allocated per operation, except for logs of each and
+// for what Spec.Backlog has to be read back, which grow as they need; the record of a run over time is allocated once
+// per Options.Interval.
 package loadgen

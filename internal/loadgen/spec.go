@@ -58,7 +58,7 @@ type Spec struct {
 	EndFsync      bool          // a job that writes flushes when its other operations have ended, and then is over
 	Verify        bool          // stamp written data with a CRC-32C, and check what is read
 	Unread        bool          // what Verify stamps isn't read back at the end
-	Backlog       int64         // writes of a job after which what Verify stamped is read back as well; 0 for never
+	Backlog       int64         // unread writes of a job at which what Verify stamped is read back as well; 0 for never
 	BacklogBatch  int64         // how many of them are then read back; 0 for as many as Backlog
 	Refill        bool          // write new data each time; otherwise each buffer keeps its initial data
 	Zeroes        bool          // write zeroes; Refill makes no difference then
