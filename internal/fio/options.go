@@ -255,8 +255,12 @@ var options = []Option{
 		set:   func(j *Job, v string) error { return number(&j.Compress, v) },
 	},
 	{
-		Name: "buffer_compress_chunk", Type: "size", Example: "4k", Default: "512", Usage: "bytes that are random at the beginning and zeroes at the end, 0 for all of an operation",
-		set: func(j *Job, v string) error { return number(&j.CompressChunk, v) },
+		Name: "buffer_compress_chunk", Type: "size", Example: "4k", Default: "512", Usage: "bytes that are random at the beginning and zeroes at the end, from 512 on, or 0 for all of an operation",
+		set: func(j *Job, v string) error {
+			n, err := parseSize(v)
+			j.CompressChunk = int(n)
+			return err
+		},
 	},
 	{
 		Name: "dedupe_percentage", Type: "percent", Example: "30", Default: "0",

@@ -274,6 +274,7 @@ func TestBadValues(t *testing.T) {
 		{"random_distribution", "zoned_abs:60/10:-1/4k", `"-1/4k" is no zone`},
 		{"random_distribution", "zoned_abs:60/1g:40", `"40" is no zone`},
 		{"blockalign", "x", "a size"},
+		{"buffer_compress_chunk", "x", "a size"},
 		{"write_bw_log", "--log_avg_msec", "what the names of the files are to begin with"},
 		{"log_avg_msec", "1s", "a number"},
 		{"percentage_random", "101", "0 to 100 percent"},

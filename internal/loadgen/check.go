@@ -76,8 +76,10 @@ func (s *Spec) checkContent() error {
 	switch {
 	case writes && s.Zeroes && s.Verify:
 		return errors.New("zero_buffers: verify writes data that differ everywhere; want one of them")
-	case s.Compress < 0 || s.Compress > 100 || s.CompressChunk < 0:
-		return fmt.Errorf("buffer_compress_percentage=%d, buffer_compress_chunk=%d: want 0 to 100 percent, and bytes", s.Compress, s.CompressChunk)
+	case s.Compress < 0 || s.Compress > 100:
+		return fmt.Errorf("buffer_compress_percentage=%d: want 0 to 100 percent", s.Compress)
+	case s.CompressChunk != 0 && s.CompressChunk < leastChunk:
+		return fmt.Errorf("buffer_compress_chunk=%d: want a size of at least %d bytes, or 0 for all of an operation", s.CompressChunk, leastChunk)
 	case s.Dedupe < 0 || s.Dedupe > 100:
 		return fmt.Errorf("dedupe_percentage=%d: want 0 to 100 percent", s.Dedupe)
 	case writes && s.composed() && (s.Verify || s.Zeroes):

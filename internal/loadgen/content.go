@@ -1,5 +1,8 @@
 package loadgen
 
+// leastChunk is the least Spec.CompressChunk, in bytes: no target compresses less than a block.
+const leastChunk = 512
+
 // composed reports whether what is written isn't simply random, or zeroes.
 func (s *Spec) composed() bool { return s.Compress > 0 || s.Dedupe > 0 }
 
