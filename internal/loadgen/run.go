@@ -102,7 +102,7 @@ func (r *run) makeTasks(dev Device, specs []Spec) error {
 	var l *ledger
 	if unit > 0 {
 		if end/unit > maxUnits {
-			return fmt.Errorf("verify=crc32c: the range has %d pieces of %s to keep account of, want at most %d: use a smaller size, or a larger bs",
+			return fmt.Errorf("verify=crc32c: the range has %d pieces of %s to keep account of, want at most %d: use a smaller size, or a larger bs and, in rw, a distance that is a multiple of it",
 				end/unit, bytesText(unit), int64(maxUnits))
 		}
 		l = newLedger(unit, end)
