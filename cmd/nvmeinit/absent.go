@@ -1,5 +1,11 @@
 package main
 
+import (
+	"slices"
+
+	"github.com/spf13/cobra"
+)
+
 // Why nvmeinit lacks a command of nvme-cli's, and what to use.
 const (
 	noConnections = "nvmeinit keeps no connections: each command ends its own, and connect --hold and connect-all --hold theirs at Ctrl-C"
@@ -46,7 +52,7 @@ func ioCommand(opcode string) string {
 	return "nvmeinit io-passthru --opcode " + opcode + " sends the command; see nvmeinit io-passthru --help"
 }
 
-// absentFlags holds flags of nvme-cli, and letters for them, that commands lack.
+// absentFlags holds flags of nvme-cli, and a letter that it has for the same one everywhere, that commands lack.
 var absentFlags = map[string]string{
 	"host-iface":        "-w connects from an address, and so by the interface that has it",
 	"duplicate-connect": noReset,
@@ -54,8 +60,31 @@ var absentFlags = map[string]string{
 	"nr-poll-queues":    "every queue is polled while there is work; -i says how many there are",
 	"persistent":        "connect-all --hold stays connected to the discovery controllers, and follows what they say",
 	"config":            noConnections, "dump-config": noConnections,
-	"device": "nvmeinit has no devices; -t and -a say where the target is",
-	"save":   "a controller that is made for a connection has nowhere to save a feature; admin-passthru --opcode 0x09 asks one for it all the same",
-	"b":      noRaw, "raw-binary": noRaw, "v": noVerbosity, "verbose": noVerbosity, "S": noArgument, "C": noArgument, "D": noReset,
+	"device":     "nvmeinit has no devices; -t and -a say where the target is",
+	"save":       "a controller that is made for a connection has nowhere to save a feature; admin-passthru --opcode 0x09 asks one for it all the same",
+	"raw-binary": noRaw, "v": noVerbosity, "verbose": noVerbosity,
 	"tls": noTLS, "tls-key": noTLS, "tls-key-identity": noTLS, "keyring": noTLS, "concat": noTLS,
+}
+
+// absentLetters holds letters for flags of nvme-cli that commands lack. With other commands it has them for other flags:
+// -b of create-ns is a block's size, and -S of write a directive.
+var absentLetters = map[string]struct {
+	of      func(*cobra.Command) bool
+	instead string
+}{
+	"S": {connects, noArgument}, "C": {connects, noArgument}, "D": {connects, noReset}, "b": {showsPages, noRaw},
+}
+
+func connects(c *cobra.Command) bool {
+	return slices.Contains([]string{"discover", "connect", "connect-all"}, c.Name())
+}
+
+func showsPages(c *cobra.Command) bool { return c.GroupID == pagesGroup }
+
+// insteadOf says what to use in place of a flag of nvme-cli's, or of a letter for one, that c lacks.
+func insteadOf(c *cobra.Command, flag string) string {
+	if letter, known := absentLetters[flag]; known && letter.of(c) {
+		return letter.instead
+	}
+	return absentFlags[flag]
 }

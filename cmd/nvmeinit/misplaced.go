@@ -48,7 +48,7 @@ func otherFlag(c *cobra.Command, err error) error {
 				return cli.Usage("%w; is --%s meant: %s?", err, name, usage)
 			}
 		}
-		if instead := absentFlags[unknown.GetSpecifiedName()]; instead != "" {
+		if instead := insteadOf(c, unknown.GetSpecifiedName()); instead != "" {
 			return cli.Usage("%w: %s", err, instead)
 		}
 	}
