@@ -80,7 +80,16 @@ func TestVolatileCache(t *testing.T) {
 	failFlush(v)
 	discard, ranges := dsm(1, nvme.DSMRange{Blocks: 1})
 	discard.SetNSID(2)
-	early.io.fails(discard, ranges, nvme.StatusWriteFault)
+	early.io.fails(discard, ranges, nvme.StatusWriteFault|dnr) // repeated, it would succeed, and the loss be forgotten
+	early.io.must(discard, ranges)
+	// The volume tells the loss to another host's Flush, which it comes before.
+	other := connectAs(t, tg, 1)
+	defer other.close()
+	flush := flushOf(2)
+	failFlush(v)
+	other.io.fails(flush, nil, nvme.StatusWriteFault|dnr)
+	early.io.fails(discard, ranges, nvme.StatusWriteFault|dnr)
+	early.io.must(discard, ranges)
 	early.admin.must(setProperty(nvme.PropCC, 0), nil)
 	early.admin.must(ccOn, nil)
 	identify(early.admin)

@@ -55,7 +55,11 @@ func (r *Request) dsmRange(i int) (d nvme.DSMRange) {
 func (r *Request) nextDiscard() bool {
 	e := &r.engine
 	c := &e.chain
-	if c.started && e.io.Err != nil {
+	switch {
+	case c.started && e.io.Op == blockdev.OpFlush:
+		r.endChain(r.flushStatus())
+		return false
+	case c.started && e.io.Err != nil:
 		r.endChain(r.volumeStatus(e.io.Err))
 		return false
 	}
@@ -69,7 +73,7 @@ func (r *Request) nextDiscard() bool {
 		e.ns.discards.Add(1)
 		return true
 	}
-	if c.started && e.io.Op != blockdev.OpFlush && r.flushesForHost() {
+	if c.started && r.flushesForHost() {
 		r.prepareFlush() // there is no discard with FUA
 		return true
 	}
