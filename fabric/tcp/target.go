@@ -69,7 +69,7 @@ func ListenTarget(addr netip.AddrPort, t *target.Target, cfg TargetConfig) (*Lis
 	}
 	l := &Listener{cfg: cfg, t: t, listener: listener, buffers: buffers, peers: make(map[netip.Addr]int),
 		stopped: make(chan struct{}), left: make(chan struct{}, 1), conns: make(map[*targetConn]struct{})}
-	l.memory, err = mem.New(mem.Config{Max: cfg.Memory, Largest: cfg.MaxTransfer, OnGrow: l.grown, OnFail: l.short})
+	l.memory, err = mem.New(l.memoryConfig())
 	if err != nil {
 		_ = listener.Close()
 		buffers.Close()
@@ -78,6 +78,10 @@ func ListenTarget(addr netip.AddrPort, t *target.Target, cfg TargetConfig) (*Lis
 	l.pool = mem.NewPool(l.memory, cfg.PeerMemory, granted)
 	l.ended.Go(l.accept)
 	return l, nil
+}
+
+func (l *Listener) memoryConfig() mem.Config {
+	return mem.Config{Max: l.cfg.Memory, Largest: l.cfg.MaxTransfer, OnGrow: l.grown, OnFail: l.short}
 }
 
 // grown tells volumes of new memory for connections.
