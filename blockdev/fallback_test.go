@@ -116,6 +116,36 @@ func TestZeroesForbidden(t *testing.T) {
 	}
 }
 
+// TestDiscardRefused: where the system refuses fallocate for a while, a discard fails, and write zeroes goes on by other
+// means; afterwards a discard frees space again.
+func TestDiscardRefused(t *testing.T) {
+	for op, want := range map[blockdev.Op]error{blockdev.OpDiscard: unix.EPERM, blockdev.OpWriteZeroes: nil} {
+		t.Run(op.String(), func(t *testing.T) {
+			if !sandbox.Inside(t) {
+				return
+			}
+			path := filepath.Join(t.TempDir(), "v")
+			v, err := blockdev.OpenFile(path, blockdev.Options{Size: mib, Preallocate: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer v.Close()
+			if !v.Info().Discard {
+				t.Skip("the file system punches no holes")
+			}
+			c := volumetest.NewClient(v)
+			failed := sandbox.FailOnce(t, unix.SYS_FALLOCATE, unix.EPERM)
+			r := blockdev.Request{Op: op, Length: mib, MayUnmap: op == blockdev.OpWriteZeroes}
+			if err := c.Do(r); !errors.Is(err, want) || !failed() {
+				t.Errorf("%v; refused: %v", err, failed())
+			}
+			if err := c.Do(blockdev.Request{Op: blockdev.OpDiscard, Length: mib}); err != nil || allocated(t, path) != 0 {
+				t.Errorf("a discard afterwards: %v; %d bytes are left", err, allocated(t, path))
+			}
+		})
+	}
+}
+
 // TestOutOfReach: a volume whose disk, or server, can't be reached when direct I/O is tried isn't opened for now,
 // rather than through the page cache.
 func TestOutOfReach(t *testing.T) {

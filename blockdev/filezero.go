@@ -54,10 +54,10 @@ func (v *file) writeZeroes(w *scratch, r *Request) error {
 	done := false
 	var err error
 	if r.MayUnmap {
-		done, err = v.allocate(punchHole, r, &v.noPunch)
+		done, err = refusable(v.allocate(punchHole, r, &v.noPunch))
 	}
 	if !done && err == nil {
-		done, err = v.allocate(zeroRange, r, &v.noZeroRange)
+		done, err = refusable(v.allocate(zeroRange, r, &v.noZeroRange))
 	}
 	if !done && err == nil {
 		err = v.writeZeroBlocks(w, r)
@@ -65,16 +65,25 @@ func (v *file) writeZeroes(w *scratch, r *Request) error {
 	return err
 }
 
-// allocate calls fallocate for r's range. It returns false if the file system doesn't support the mode, or a seccomp
-// profile refuses the call, and records that in no: writing still may, and says itself if it mayn't. A block device
-// supports it for whole sectors, which may be larger than blocks: it returns false for other ranges.
+// refusable takes an allocation that the system refuses, as a seccomp profile has it, or for as long as a file is
+// immutable, for one that isn't supported: writing may still work, and says itself if it doesn't.
+func refusable(done bool, err error) (bool, error) {
+	if errors.Is(err, unix.EPERM) {
+		return false, nil
+	}
+	return done, err
+}
+
+// allocate calls fallocate for r's range. It returns false if the file system doesn't support the mode, or the system
+// has no such call, and records that in no. A block device supports it for whole sectors, which may be larger than
+// blocks: it returns false for other ranges.
 func (v *file) allocate(mode uint32, r *Request, no *atomic.Bool) (bool, error) {
 	if no.Load() {
 		return false, nil
 	}
 	err := v.store.allocate(mode, r.Offset, r.Length)
 	switch {
-	case errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, unix.ENOSYS), errors.Is(err, unix.EPERM):
+	case errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, unix.ENOSYS):
 		no.Store(true)
 		return false, nil
 	case errors.Is(err, unix.EINVAL):
