@@ -1,6 +1,7 @@
 package listen
 
 import (
+	"errors"
 	"net"
 	"strconv"
 	"testing"
@@ -104,4 +105,26 @@ func dial(host, port string) error {
 		_ = c.Close()
 	}
 	return err
+}
+
+// failing is a listener whose Accept fails.
+type failing struct {
+	net.Listener
+	err error
+}
+
+func (f failing) Accept() (net.Conn, error) { return nil, f.err }
+
+// TestSteady: a server tries again where accepting fails for now, and ends where it fails for good.
+func TestSteady(t *testing.T) {
+	for err, passes := range map[error]bool{
+		unix.EMFILE: true, unix.ENOMEM: true, unix.ECONNABORTED: true, unix.EPERM: true, unix.EHOSTUNREACH: true,
+		net.ErrClosed: false, unix.EINVAL: false, unix.EBADF: false, unix.ENOTSOCK: false,
+	} {
+		_, got := Steady(failing{err: &net.OpError{Op: "accept", Err: err}}).Accept()
+		var passing interface{ Temporary() bool } // as net/http asks
+		if !errors.Is(got, err) || (errors.As(got, &passing) && passing.Temporary()) != passes {
+			t.Errorf("%v: it is %v, which is to pass: %v", err, got, passes)
+		}
+	}
 }
