@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/coreos/go-systemd/v22/daemon"
+	"golang.org/x/sys/unix"
 )
 
 // service notifies systemd, or another supervisor that speaks its protocol, if that started the program with
@@ -52,11 +53,16 @@ func (s *service) notify(state string, within time.Duration) {
 		}
 		_ = s.to.SetWriteDeadline(time.Now().Add(within))
 		_, err := s.to.Write([]byte(state))
-		if err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
-			return
+		if !ended(err) {
+			return // it can't be told now, and the next time by the same socket
 		}
 		s.hangUp()
 	}
+}
+
+// ended reports whether an error of writing to a socket says that its other end is gone.
+func ended(err error) bool {
+	return errors.Is(err, unix.ECONNREFUSED) || errors.Is(err, unix.ENOTCONN) || errors.Is(err, unix.ECONNRESET) || errors.Is(err, unix.ENOENT)
 }
 
 // hangUp closes the socket. Called with mu held.

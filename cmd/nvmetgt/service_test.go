@@ -83,6 +83,28 @@ func TestWatchdogWithoutDescriptors(t *testing.T) {
 	}
 }
 
+// TestSocketKept: what the system refuses to send, as for lack of memory, or here because it is too long, doesn't cost
+// the socket, for which there may be no descriptor again.
+func TestSocketKept(t *testing.T) {
+	supervisor := supervise(t)
+	var s service
+	defer s.close()
+	s.say("first")
+	kept := s.to
+	s.say(strings.Repeat("x", 64<<20))
+	if s.to != kept || kept == nil {
+		t.Errorf("the socket was %p and is %p", kept, s.to)
+	}
+	s.say("last")
+	for _, want := range []string{"first", "last"} {
+		b := make([]byte, 256)
+		_ = supervisor.SetReadDeadline(time.Now().Add(10 * time.Second))
+		if n, err := supervisor.Read(b); err != nil || string(b[:n]) != want {
+			t.Errorf("it is told %q, %v, want %s", b[:n], err, want)
+		}
+	}
+}
+
 // TestStatusAfterChange: systemd shows what is exported since a change, which used to be what was when the target started;
 // or, until hosts are taken again, that it drains.
 func TestStatusAfterChange(t *testing.T) {
