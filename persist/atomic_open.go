@@ -14,12 +14,16 @@ func openAtomic(path string, o blockdev.Options) (blockdev.Volume, error) {
 	if err := o.Validate(); err != nil {
 		return nil, blockdev.OpenError(path, blockdev.ErrInvalid, err)
 	}
-	fresh := false
 	st, err := os.Stat(path)
-	if errors.Is(err, fs.ErrNotExist) || err == nil && st.Mode().IsRegular() && st.Size() == 0 {
-		fresh = o.Size > 0 && !o.ReadOnly
+	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission) { // whose remedy openFound tells
+		var pe *fs.PathError
+		if errors.As(err, &pe) {
+			err = pe.Err
+		}
+		return nil, blockdev.OpenError(path, blockdev.KindOf(err), err)
 	}
-	return openFound(path, o, fresh)
+	empty := errors.Is(err, fs.ErrNotExist) || err == nil && st.Mode().IsRegular() && st.Size() == 0
+	return openFound(path, o, empty && o.Size > 0 && !o.ReadOnly)
 }
 
 // openFound opens, or creates if fresh, which says that there was nothing before the file was locked.
