@@ -28,6 +28,8 @@ var (
 	errTransportClosed = fmt.Errorf("the transport is %w", ErrClosed)
 	// errUnlistened is why the connections of a closed Listener end.
 	errUnlistened = fmt.Errorf("%w: %w", ErrClosed, target.ErrEndpointClosed)
+	// errShare is why a connection beyond the limits on their number and the memory of their buffers is refused.
+	errShare = errors.New("its host's connections, or all, have their share")
 	// errUnplugged is why the connections of a Listener end when their device is removed.
 	errUnplugged = fmt.Errorf("%w: %w", ErrDeviceRemoval, target.ErrEndpointClosed)
 )

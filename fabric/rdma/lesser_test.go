@@ -189,6 +189,9 @@ func unusable(t *testing.T, lesser lesserCM, is error, says string) {
 	if _, err := r.transport.Dial(t.Context(), attr); !errors.As(err, &reject) || reject.Status != rdma.RejectNoResources {
 		t.Errorf("the target's RNIC: %v", err)
 	}
+	if n := l.Counters(); n.Rejected.Load() != 1 || n.Limited.Load() != 0 {
+		t.Errorf("%d connections were refused, %d of them for a limit", n.Rejected.Load(), n.Limited.Load())
+	}
 	if err := l.Close(); err != nil {
 		t.Error(err)
 	}

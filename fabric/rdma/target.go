@@ -213,7 +213,7 @@ func (l *Listener) requested(ev verbs.CMEvent) {
 	defer l.done.Done()
 	if status, err := l.connect(ev); err != nil {
 		l.counters.Rejected.Add(1)
-		if errors.Is(err, verbs.ErrNoMemory) || errors.Is(err, target.ErrLimit) {
+		if errors.Is(err, errShare) || errors.Is(err, mem.ErrExhausted) || errors.Is(err, target.ErrLimit) {
 			l.counters.Limited.Add(1)
 		}
 		if status == 0 {

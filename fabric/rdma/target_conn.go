@@ -173,8 +173,7 @@ func (c *targetConn) makeBuffers() error {
 		other.giveWay()
 	}
 	if !ok {
-		return fmt.Errorf("%w: no memory is left for the buffers of a queue of %d: its host's connections, or all, have their share",
-			verbs.ErrNoMemory, c.depth)
+		return fmt.Errorf("no memory is left for the buffers of a queue of %d: %w", c.depth, errShare)
 	}
 	c.commands = m.arena.Alloc(c.depth * nvme.CommandSize)
 	c.cqes = m.arena.Alloc(n * nvme.CompletionSize)
