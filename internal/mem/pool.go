@@ -35,6 +35,7 @@ type Pool[R any] struct {
 	until   time.Time   // the end of saving; guarded by mu, like the following
 	again   time.Time   // no saving before this time
 	overdue *time.Timer // ends saving, and tries again for what found no memory
+	due     time.Time   // overdue fires then, unless that is past
 }
 
 const (
@@ -124,7 +125,7 @@ func (s *Share[R]) Alloc(n int, r R) []byte {
 			return b
 		}
 		if !late && !p.save() {
-			p.overdue.Reset(patience)
+			p.tryLater()
 		}
 	}
 	p.arrived++
@@ -223,7 +224,7 @@ func (p *Pool[R]) next() (r R, b []byte) {
 	}
 	p.saved()
 	if lacking {
-		p.overdue.Reset(patience)
+		p.tryLater()
 	}
 	return r, nil
 }
@@ -261,7 +262,7 @@ func (p *Pool[R]) save() bool {
 	case !p.saving.Load():
 		p.saving.Store(true)
 		p.until = now.Add(patience)
-		p.overdue.Reset(patience)
+		p.wait(now)
 	case !now.Before(p.until):
 		p.saved()
 		p.again = now.Add(pause)
@@ -275,7 +276,22 @@ func (p *Pool[R]) saved() {
 	if p.saving.Load() {
 		p.saving.Store(false)
 		p.overdue.Stop()
+		p.due = time.Time{}
 	}
+}
+
+// tryLater tries again after patience for what found no memory, unless it will sooner: requests that keep arriving
+// don't put it off. Called with mu held.
+func (p *Pool[R]) tryLater() {
+	if now := time.Now(); !now.Before(p.due) {
+		p.wait(now)
+	}
+}
+
+// wait starts overdue. Called with mu held.
+func (p *Pool[R]) wait(now time.Time) {
+	p.due = now.Add(patience)
+	p.overdue.Reset(patience)
 }
 
 // left records that n requests have left the queue. Called with the pool's lock held.

@@ -233,6 +233,42 @@ func testPoolSystemShort(t *testing.T) {
 	}
 }
 
+// Requests of new peers that find no memory either don't put off that others are tried again.
+func TestPoolNewcomersWait(t *testing.T) { synctest.Test(t, testPoolNewcomersWait) }
+
+func testPoolNewcomersWait(t *testing.T) {
+	short := true
+	a := newArena(t, Config{OnGrow: func(_ int, chunk []byte) error {
+		if short || len(chunk) > ChunkSize {
+			return unix.ENOMEM
+		}
+		return nil
+	}})
+	var granted []byte
+	p := NewPool(a, poolSize, func(_ string, b []byte) { granted = b })
+	first := p.Join(honest)
+	if first.Alloc(poolSize, "first") != nil {
+		t.Fatal("found memory")
+	}
+	time.Sleep(patience) // saving was in vain
+	synctest.Wait()
+	short = false
+	for i := range 4 {
+		if p.Join(netip.AddrFrom4([4]byte{10, 1, 0, byte(i)})).Alloc(2*ChunkSize, "newcomer") != nil {
+			t.Fatal("a newcomer found memory")
+		}
+		time.Sleep(patience / 2)
+		synctest.Wait()
+	}
+	if granted == nil {
+		t.Fatal("the first request isn't served")
+	}
+	first.Free(granted)
+	for _, s := range p.shares {
+		s.Drop(func(string) bool { return true })
+	}
+}
+
 // Freed memory is offered to few of many waiting requests: of those for the same size, only to the oldest.
 func TestPoolTriesFew(t *testing.T) { synctest.Test(t, testPoolTriesFew) }
 
