@@ -38,8 +38,8 @@ type Config struct {
 	// indexes 0, 1, 2 … An error discards the chunk, whose index is reused, and makes Alloc return nil. OnGrow must
 	// not call the Arena.
 	OnGrow func(index int, chunk []byte) error
-	// OnFail is called with the error if a chunk that Max allows can't be had, from the system or because of OnGrow, each
-	// time that this is tried. It must not call the Arena. It may be nil.
+	// OnFail is called with the error each time that a buffer can't be had because a chunk that Max allows can't, from
+	// the system or because of OnGrow. It must not call the Arena. It may be nil.
 	OnFail func(err error)
 }
 
@@ -114,14 +114,18 @@ func (a *Arena) alloc(n int, kind pages) []byte {
 		}
 	}
 	b, ok := a.take(units, kind)
+	var err error
 	if !ok {
 		// The missing memory may be in the caches, in pieces that can be joined.
 		a.drain()
-		if b, ok = a.takeGrowing(units, kind); !ok {
+		if b, ok, err = a.takeGrowing(units, kind); !ok {
 			b, ok = a.take(units, !kind)
 		}
 	}
 	if !ok {
+		if err != nil {
+			a.failed(err)
+		}
 		return a.none()
 	}
 	return a.handOut(b, units, n)
@@ -203,42 +207,41 @@ func (a *Arena) take(units uint32, kind pages) (block, bool) {
 }
 
 // takeGrowing takes from a new chunk, or from one that another goroutine has just mapped. Other goroutines take from it
-// too, perhaps all of it: then it maps one more.
-func (a *Arena) takeGrowing(units uint32, kind pages) (block, bool) {
+// too, perhaps all of it: then it maps one more. The error is why it can't; there is none if the Arena is closed.
+func (a *Arena) takeGrowing(units uint32, kind pages) (b block, ok bool, err error) {
 	a.grow.Lock()
 	defer a.grow.Unlock()
 	for {
 		if b, ok := a.take(units, kind); ok {
-			return b, true
+			return b, true, nil
 		}
-		if !a.addChunk(units, kind) {
-			return block{}, false
+		if added, err := a.addChunk(units, kind); !added {
+			return block{}, false, err
 		}
 	}
 }
 
-// addChunk maps a chunk that has room for units. It returns false if it can't, or the Arena is closed.
-func (a *Arena) addChunk(units uint32, kind pages) bool {
+// addChunk maps a chunk that has room for units. It returns false if it can't, with the error, or the Arena is closed.
+func (a *Arena) addChunk(units uint32, kind pages) (bool, error) {
 	size, index, err := a.nextChunk(units)
 	if err != nil {
-		a.failed(err)
-		return false
+		return false, err
 	}
 	c, err := a.newChunk(size, index, kind)
 	if err != nil {
-		a.failed(err)
-		if a.cfg.OnFail != nil {
-			a.cfg.OnFail(err)
-		}
-		return false
+		return false, err
 	}
-	return a.publish(c)
+	return a.publish(c), nil
 }
 
+// failed notes why a buffer can't be had, and tells of it unless Max doesn't allow it.
 func (a *Arena) failed(err error) {
 	a.mu.Lock()
-	defer a.mu.Unlock()
 	a.err = err
+	a.mu.Unlock()
+	if a.cfg.OnFail != nil && !errors.Is(err, ErrExhausted) {
+		a.cfg.OnFail(err)
+	}
 }
 
 // nextChunk returns the size of the next chunk: a power of two that has room for units, and for Largest if Max allows

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"testing"
 	"unsafe"
+
+	"golang.org/x/sys/unix"
 )
 
 func newArena(t testing.TB, cfg Config) *Arena {
@@ -376,4 +378,33 @@ func TestGrowthInCompany(t *testing.T) {
 		all.Wait()
 		a.Close()
 	}
+}
+
+// TestOnFail: a failure is told of where there is no buffer, and not where one comes from a chunk of the other kind.
+func TestOnFail(t *testing.T) {
+	short, failed := false, 0
+	a := newArena(t, Config{
+		OnGrow: func(int, []byte) error {
+			if short {
+				return unix.ENOMEM
+			}
+			return nil
+		},
+		OnFail: func(err error) {
+			if !errors.Is(err, unix.ENOMEM) {
+				t.Error(err)
+			}
+			failed++
+		},
+	})
+	a.Free(a.Alloc(ChunkSize))
+	short = true
+	b := a.AllocSparse(ChunkSize)
+	if b == nil || failed != 0 {
+		t.Errorf("a buffer of the other kind: found: %v; told of %d failures", b != nil, failed)
+	}
+	if a.Alloc(ChunkSize) != nil || failed != 1 || !errors.Is(a.Err(), unix.ENOMEM) {
+		t.Errorf("no buffer: told of %d failures; %v", failed, a.Err())
+	}
+	a.Free(b)
 }
