@@ -167,6 +167,8 @@ func (c *conn) recv(rx []Received, flags uintptr) (int, error) {
 			if c.near != nil && flags&unix.MSG_DONTWAIT == 0 { // it was a bell
 				return 0, nil
 			}
+			failed = 0
+		case errno == unix.EINTR:
 		case errno == unix.EAGAIN && flags&unix.MSG_DONTWAIT != 0:
 			c.counters.RxEmpty.Add(1)
 			return 0, nil
@@ -309,7 +311,7 @@ func (c *conn) source(n *rawName) netip.AddrPort {
 // sockets of datagrams that error once, and takes nothing from them.
 func transient(errno unix.Errno) bool {
 	switch errno {
-	case unix.EINTR, unix.EAGAIN, unix.ECONNREFUSED, unix.ECONNRESET, unix.ECONNABORTED, unix.EHOSTUNREACH,
+	case unix.EAGAIN, unix.ECONNREFUSED, unix.ECONNRESET, unix.ECONNABORTED, unix.EHOSTUNREACH,
 		unix.EHOSTDOWN, unix.ENETUNREACH, unix.ENETDOWN, unix.ENONET, unix.EMSGSIZE,
 		unix.EPROTO, unix.ENOPROTOOPT, unix.EOPNOTSUPP, unix.EACCES, unix.EPERM,
 		unix.ENOMEM, unix.ENOBUFS:
