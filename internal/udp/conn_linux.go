@@ -76,9 +76,10 @@ func newConn(addr netip.AddrPort, cfg Config, shared bool) (*conn, error) {
 			Remedy: "name one address of this host: it is part of every packet's checksum"}
 	}
 	scope, err := scopeOf(addr.Addr().Zone())
+	var errno unix.Errno
 	switch {
-	case short(err):
-		return nil, &OpError{Op: "listen", Addr: addr, Err: err}
+	case errors.As(err, &errno): // there may be such an interface
+		return nil, interfaceError(addr.Addr(), err)
 	case err != nil:
 		return nil, &OpError{Op: "listen", Addr: addr, Kind: ErrNotLocal, Err: err,
 			Remedy: "what follows % must be the name or number of an interface that `ip link` shows"}

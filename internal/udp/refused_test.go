@@ -146,6 +146,22 @@ func TestNetlinkRefused(t *testing.T) {
 	}
 }
 
+// TestNetlinkRefusedForZone: nor does it call an interface unknown.
+func TestNetlinkRefusedForZone(t *testing.T) {
+	for _, errno := range []unix.Errno{unix.EAFNOSUPPORT, unix.EPERM} {
+		t.Run(unix.ErrnoName(errno), func(t *testing.T) {
+			if !sandbox.Inside(t) {
+				return
+			}
+			sandbox.Refuse(t, unix.SYS_SOCKET, errno)
+			_, err := Listen(netip.MustParseAddrPort("[fe80::1%lo]:0"), Config{})
+			if !errors.Is(err, ErrUnsupported) || !errors.Is(err, errno) || errors.Is(err, ErrNotLocal) || !strings.Contains(err.Error(), "AF_NETLINK") {
+				t.Error(err)
+			}
+		})
+	}
+}
+
 // TestFamilyRefused: where a family of addresses may not be used, as a unit's RestrictAddressFamilies= has it, the error
 // names that family.
 func TestFamilyRefused(t *testing.T) {
