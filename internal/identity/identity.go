@@ -78,7 +78,8 @@ func (s Store) Load() (Identity, error) {
 	}
 	machine, err := firstLine(s.MachineID)
 	if err != nil && !absent(err) { // what is saved now would be this host's name for good
-		return Identity{}, fmt.Errorf("%w; it is needed, as without it this host would get another name than it had", err)
+		return Identity{}, fmt.Errorf("%w; the host's name is made of it: make it readable, or put a name into %s",
+			err, filepath.Join(s.Dirs[0], nqnFile))
 	}
 	if err == nil && tellsMachine(machine) {
 		// machine-id(5) asks not to show the identifier itself to others.

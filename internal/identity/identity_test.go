@@ -140,7 +140,8 @@ func TestMachineUnread(t *testing.T) {
 	if err := os.Symlink(s.MachineID, s.MachineID); err != nil { // ELOOP
 		t.Fatal(err)
 	}
-	if id, err := s.Load(); !errors.Is(err, unix.ELOOP) || !strings.Contains(err.Error(), s.MachineID) {
+	if id, err := s.Load(); !errors.Is(err, unix.ELOOP) || !strings.Contains(err.Error(), s.MachineID) ||
+		!strings.Contains(err.Error(), "put a name into "+filepath.Join(s.Dirs[0], nqnFile)) {
 		t.Errorf("%+v, %v", id, err)
 	}
 	if err := os.Remove(s.MachineID); err != nil {
