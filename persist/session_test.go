@@ -63,6 +63,9 @@ func testRemount(t *testing.T, mount func() string, unmount func()) {
 
 // TestRemountWithoutDevice: nor does a working map count in another mount of a file system that isn't on a device.
 func TestRemountWithoutDevice(t *testing.T) {
+	if _, err := os.Stat("/sys/class/bdi"); err != nil {
+		t.Skip("the system doesn't tell mounts without a device apart:", err)
+	}
 	var found [2]session
 	for i := range found {
 		found[i] = fuseSession(t)
