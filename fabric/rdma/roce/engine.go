@@ -181,8 +181,8 @@ func (d *Device) turnOutside() {
 	}
 }
 
-// turnInPassing is turnOutside for a goroutine that has other packets to receive: it leaves to the timer's what comes
-// meanwhile, which may never end.
+// turnInPassing is turnOutside for a goroutine that has other packets to receive: it takes one round only. What comes
+// meanwhile, which may never end, is left to the goroutine of the timer.
 func (d *Device) turnInPassing() {
 	if !d.takeTurn() {
 		return
