@@ -254,3 +254,24 @@ func TestCheckZone(t *testing.T) {
 		}
 	}
 }
+
+// TestAbsent: what isn't a command is said to be none, beside what else is known of the command that has the others.
+func TestAbsent(t *testing.T) {
+	root := &cobra.Command{Use: "prog", Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: "my prog"}}
+	root.AddCommand(&cobra.Command{Use: "one", Run: func(*cobra.Command, []string) {}})
+	Absent(root, map[string]string{"two": "take one"})
+	Absent(root, map[string]string{"three": "take one and two"})
+	for name, instead := range map[string]string{"two": "take one", "three": "take one and two"} {
+		if err := unknownCommand(root, name); err == nil || !strings.HasSuffix(err.Error(), ": "+instead) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if s := root.DisplayName(); s != "my prog" {
+		t.Errorf("the program is called %q", s)
+	}
+	bare := &cobra.Command{Use: "bare"}
+	Absent(bare, map[string]string{"two": "take one"})
+	if bare.Annotations["two"] == "" {
+		t.Error("a command without annotations gets none")
+	}
+}

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"maps"
 	"slices"
 	"strings"
 
@@ -21,7 +22,12 @@ func Parent(c *cobra.Command) *cobra.Command {
 }
 
 // Absent has c, which has other commands, say what to do instead if one of these names is used for one.
-func Absent(c *cobra.Command, instead map[string]string) { c.Annotations = instead }
+func Absent(c *cobra.Command, instead map[string]string) {
+	if c.Annotations == nil {
+		c.Annotations = map[string]string{} // in which cobra keeps something, too
+	}
+	maps.Copy(c.Annotations, instead)
+}
 
 // manyCommands is how many are too many for one line.
 const manyCommands = 20
