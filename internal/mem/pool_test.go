@@ -221,7 +221,9 @@ func testPoolSystemShort(t *testing.T) {
 		if failed < 5 || len(granted) > 0 {
 			t.Errorf("tried %d times, granted %d", failed, len(granted))
 		}
+		p.mu.Lock() // which orders this, and what was looked at, before the timer's next attempt
 		short = false
+		p.mu.Unlock()
 		time.Sleep(patience)
 		synctest.Wait()
 		if len(granted) != len(who) {
