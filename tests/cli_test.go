@@ -152,7 +152,8 @@ func TestInitiatorFlags(t *testing.T) {
 	t.Parallel()
 	check(t, "nvmeinit", []mistake{
 		{args("--bogus"), exitUsage, []string{"unknown flag: --bogus", "nvmeinit --help"}},
-		{args("fw-download"), exitUsage, []string{`no command "fw-download"`, "nvmeinit --help"}},
+		{args("download"), exitUsage, []string{`no command "download"`, "nvmeinit --help"}},
+		{args("fw-download"), exitUsage, []string{`no command "fw-download"`, "gets its firmware there"}},
 		{args("connect --bogus"), exitUsage, []string{"unknown flag: --bogus", "nvmeinit connect --help"}},
 		{args("connect --dhchap-secret DHHC-1:00"), exitUsage, []string{"unknown flag: --dhchap-secret", "is --dhchap-secret-file meant?"}},
 		{append(args("connect --dhchap-ctrl-secret-file"), ""), exitUsage, []string{"--dhchap-ctrl-secret-file", "it is empty"}},
