@@ -605,10 +605,7 @@ func TestNoMemoryToTell(t *testing.T) {
 			if !sandbox.Inside(t) {
 				return
 			}
-			path, _ := filledIn(t, disk(t))
-			v := mustOpen(t, path, blockdev.Options{})
-			mustWrite(t, volumetest.NewClient(v), block(99), 0, false)
-			abandon(t, v)
+			path := killedWriter(t)
 			m := mapVolume(t, path)
 			failed := sandbox.FailOnce(t, call, unix.ENOMEM)
 			if _, err := openMapped(m, path, blockdev.Options{}, false, nil); !failed() || !errors.Is(err, unix.ENOMEM) {
@@ -617,14 +614,30 @@ func TestNoMemoryToTell(t *testing.T) {
 			if err := m.close(); err != nil {
 				t.Fatal(err)
 			}
-			v = mustOpen(t, path, blockdev.Options{})
-			got := make([]byte, 4096)
-			if err := volumetest.NewClient(v).Read(got, 0); err != nil || !bytes.Equal(got, block(99)) {
-				t.Errorf("what was written: %v, %d…", err, got[0])
-			}
-			mustClose(t, v)
+			hasWritten(t, path)
 		})
 	}
+}
+
+// killedWriter returns a volume whose program was killed after it had written block 0.
+func killedWriter(t *testing.T) (path string) {
+	t.Helper()
+	path, _ = filledIn(t, disk(t))
+	v := mustOpen(t, path, blockdev.Options{})
+	mustWrite(t, volumetest.NewClient(v), block(99), 0, false)
+	abandon(t, v)
+	return path
+}
+
+// hasWritten checks that what killedWriter's program wrote is there.
+func hasWritten(t *testing.T, path string) {
+	t.Helper()
+	v := mustOpen(t, path, blockdev.Options{})
+	got := make([]byte, 4096)
+	if err := volumetest.NewClient(v).Read(got, 0); err != nil || !bytes.Equal(got, block(99)) {
+		t.Errorf("what was written: %v, %d…", err, got[0])
+	}
+	mustClose(t, v)
 }
 
 // TestNoDescriptor: a volume whose program was killed isn't opened if descriptors are used up, so that it can't be
@@ -633,10 +646,7 @@ func TestNoDescriptor(t *testing.T) {
 	if !sandbox.Inside(t) {
 		return
 	}
-	path, _ := filledIn(t, disk(t))
-	v := mustOpen(t, path, blockdev.Options{})
-	mustWrite(t, volumetest.NewClient(v), block(99), 0, false)
-	abandon(t, v)
+	path := killedWriter(t)
 	var was unix.Rlimit
 	free, err := unix.Open(path, unix.O_RDONLY, 0)
 	if err = errors.Join(err, unix.Close(free), unix.Getrlimit(unix.RLIMIT_NOFILE, &was)); err != nil {
@@ -663,10 +673,5 @@ func TestNoDescriptor(t *testing.T) {
 	if err := m.close(); err != nil {
 		t.Fatal(err)
 	}
-	v = mustOpen(t, path, blockdev.Options{})
-	got := make([]byte, 4096)
-	if err := volumetest.NewClient(v).Read(got, 0); err != nil || !bytes.Equal(got, block(99)) {
-		t.Errorf("what was written: %v, %d…", err, got[0])
-	}
-	mustClose(t, v)
+	hasWritten(t, path)
 }

@@ -380,12 +380,11 @@ func TestGrowthInCompany(t *testing.T) {
 	}
 }
 
-// TestOnFail: a failure is told of where there is no buffer, and not where one comes from a chunk of the other kind.
-func TestOnFail(t *testing.T) {
-	short, failed := false, 0
-	a := newArena(t, Config{
+// lacking configures an Arena that gets no memory from the system while short is set, and counts the failures.
+func lacking(t testing.TB, short *bool, failed *int) Config {
+	return Config{
 		OnGrow: func(int, []byte) error {
-			if short {
+			if *short {
 				return unix.ENOMEM
 			}
 			return nil
@@ -394,9 +393,15 @@ func TestOnFail(t *testing.T) {
 			if !errors.Is(err, unix.ENOMEM) {
 				t.Error(err)
 			}
-			failed++
+			*failed++
 		},
-	})
+	}
+}
+
+// TestOnFail: a failure is told of where there is no buffer, and not where one comes from a chunk of the other kind.
+func TestOnFail(t *testing.T) {
+	short, failed := false, 0
+	a := newArena(t, lacking(t, &short, &failed))
 	a.Free(a.Alloc(ChunkSize))
 	short = true
 	b := a.AllocSparse(ChunkSize)

@@ -1,7 +1,6 @@
 package mem
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -183,20 +182,7 @@ func TestPoolSystemShort(t *testing.T) { synctest.Test(t, testPoolSystemShort) }
 
 func testPoolSystemShort(t *testing.T) {
 	short, failed := true, 0
-	a, err := New(Config{
-		OnGrow: func(int, []byte) error {
-			if short {
-				return unix.ENOMEM
-			}
-			return nil
-		},
-		OnFail: func(err error) {
-			if !errors.Is(err, unix.ENOMEM) {
-				t.Error(err)
-			}
-			failed++
-		},
-	})
+	a, err := New(lacking(t, &short, &failed))
 	if err != nil {
 		t.Fatal(err)
 	}
