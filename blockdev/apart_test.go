@@ -3,7 +3,6 @@ package blockdev_test
 import (
 	"errors"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -12,50 +11,19 @@ import (
 	"testing"
 
 	"github.com/ncw/directio"
-	"golang.org/x/sys/unix"
 
 	"github.com/nvme-anywhere/nvmeof/blockdev"
 	"github.com/nvme-anywhere/nvmeof/blockdev/volumetest"
-	"github.com/nvme-anywhere/nvmeof/internal/hangtest"
+	"github.com/nvme-anywhere/nvmeof/internal/disktest"
 	"github.com/nvme-anywhere/nvmeof/internal/soon"
 )
 
 // freezingFS mounts a file system that freeze makes block every change, until thaw.
 func freezingFS(t *testing.T, kind string) (dir string, freeze, thaw func()) {
-	image := filepath.Join(t.TempDir(), "image")
-	if err := errors.Join(os.WriteFile(image, nil, 0o600), os.Truncate(image, 320*mib)); err != nil { // an XFS needs at least 300
-		t.Fatal(err)
-	}
-	dir = t.TempDir()
-	for _, line := range [][]string{{"mkfs." + kind, image}, {"mount", "-o", "loop", image, dir}} { // whose loop device ends with the mount
-		if out, err := exec.Command(line[0], line[1:]...).CombinedOutput(); err != nil {
-			t.Skipf("%v: %v: %s", line, err, out)
-		}
-	}
-	hangtest.UnmountAfter(t, dir)
-	t.Cleanup(func() { mustUnmount(t, dir) })
-	d, err := os.Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { d.Close() })
-	frozen := false
-	set := func(yes bool) {
-		const fiFreeze, fiThaw = 0xc0045877, 0xc0045878
-		request := uint(fiThaw)
-		if yes {
-			request = fiFreeze
-		}
-		if frozen == yes {
-			return
-		}
-		if err := unix.IoctlSetInt(int(d.Fd()), request, 0); err != nil {
-			t.Fatal(err)
-		}
-		frozen = yes
-	}
-	t.Cleanup(func() { set(false) })
-	return dir, func() { set(true) }, func() { set(false) }
+	t.Helper()
+	dir = disktest.Mount(t, disktest.Image(t, 320*mib), "mkfs."+kind) // an XFS needs at least 300
+	freeze, thaw = disktest.Freezer(t, dir)
+	return dir, freeze, thaw
 }
 
 // readsBeside is the number of reads that are in flight beside a volume that hangs.
@@ -178,7 +146,7 @@ func TestRefreshApart(t *testing.T) {
 		}
 		return v
 	}
-	dev := loopDeviceOf(t, backing)
+	dev := disktest.LoopDevice(t, backing)
 	slow, fast := open(dev), open(filepath.Join(t.TempDir(), "v"))
 	t.Cleanup(thaw)
 	for range 10 {

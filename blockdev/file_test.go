@@ -13,6 +13,7 @@ import (
 
 	"github.com/nvme-anywhere/nvmeof/blockdev"
 	"github.com/nvme-anywhere/nvmeof/blockdev/volumetest"
+	"github.com/nvme-anywhere/nvmeof/internal/disktest"
 )
 
 const mib = 1 << 20
@@ -259,8 +260,8 @@ func TestFileInMemory(t *testing.T) {
 // TestFileFull fills the file system below: writes fail, and everything else continues.
 func TestFileFull(t *testing.T) {
 	t.Run("tmpfs", func(t *testing.T) { testFull(t, mountTmpfs(t, "1m"), blockdev.IOAuto) })
-	t.Run("direct", func(t *testing.T) { dir, _ := failingFS(t); testFull(t, dir, blockdev.IODirect) })
-	t.Run("uring", func(t *testing.T) { dir, _ := failingFS(t); testFull(t, dir, blockdev.IOUring) })
+	t.Run("direct", func(t *testing.T) { dir, _ := disktest.FailingFS(t); testFull(t, dir, blockdev.IODirect) })
+	t.Run("uring", func(t *testing.T) { dir, _ := disktest.FailingFS(t); testFull(t, dir, blockdev.IOUring) })
 }
 
 // testFull fills a file system of at most 32 MiB.

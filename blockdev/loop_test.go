@@ -3,7 +3,6 @@ package blockdev_test
 import (
 	"errors"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -11,33 +10,13 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/nvme-anywhere/nvmeof/blockdev"
+	"github.com/nvme-anywhere/nvmeof/internal/disktest"
 )
 
 // loopDevice makes a loop device of a new file.
-func loopDevice(t *testing.T, size int64, args ...string) string {
-	backing := filepath.Join(t.TempDir(), "backing")
-	if err := os.WriteFile(backing, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Truncate(backing, size); err != nil {
-		t.Fatal(err)
-	}
-	return loopDeviceOf(t, backing, args...)
-}
-
-// loopDeviceOf makes a loop device of an existing file, or of a device.
-func loopDeviceOf(t *testing.T, backing string, args ...string) string {
-	out, err := exec.Command("losetup", append(args, "--find", "--show", backing)...).CombinedOutput()
-	dev := strings.TrimSpace(string(out))
-	if err != nil {
-		t.Skipf("no loop device to be had: %v %s", err, dev)
-	}
-	t.Cleanup(func() {
-		if out, err := exec.Command("losetup", "--detach", dev).CombinedOutput(); err != nil {
-			t.Errorf("%v: %s", err, out)
-		}
-	})
-	return dev
+func loopDevice(t *testing.T, size int64, options ...string) string {
+	t.Helper()
+	return disktest.LoopDevice(t, disktest.Image(t, size), options...)
 }
 
 // backing returns the file of a loop device.
@@ -96,7 +75,7 @@ func TestLoopDeviceFile(t *testing.T) {
 // TestLoopDeviceOfDevice: a device, a loop device made of it and the file below both are one volume.
 func TestLoopDeviceOfDevice(t *testing.T) {
 	below := loopDevice(t, 4*mib)
-	above := loopDeviceOf(t, below)
+	above := disktest.LoopDevice(t, below)
 	node := filepath.Join(t.TempDir(), "node")
 	var st unix.Stat_t
 	if err := errors.Join(unix.Stat(below, &st), unix.Mknod(node, unix.S_IFBLK|0o600, int(st.Rdev))); err != nil {

@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/nvme-anywhere/nvmeof/blockdev"
+	"github.com/nvme-anywhere/nvmeof/internal/disktest"
 	"github.com/nvme-anywhere/nvmeof/internal/sandbox"
 )
 
@@ -18,7 +19,7 @@ func TestPreallocationCutShort(t *testing.T) {
 	if !sandbox.Inside(t) {
 		return
 	}
-	dir, _ := failingFS(t)
+	dir, _ := disktest.FailingFS(t)
 	path, other := filepath.Join(dir, "v"), filepath.Join(dir, "other")
 	o := blockdev.Options{Size: 16 * mib, Preallocate: true}
 	if err := tryOpen(t, other, o); err != nil {
@@ -50,7 +51,7 @@ func TestPreallocatesPlainly(t *testing.T) {
 	if !sandbox.Inside(t) {
 		return
 	}
-	dir, _ := failingFS(t)
+	dir, _ := disktest.FailingFS(t)
 	path := filepath.Join(dir, "v")
 	failed := sandbox.FailOnce(t, unix.SYS_FALLOCATE, unix.EOPNOTSUPP)
 	if err := tryOpen(t, path, blockdev.Options{Size: mib, Preallocate: true}); err != nil || !failed() {

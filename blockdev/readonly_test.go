@@ -2,38 +2,13 @@ package blockdev_test
 
 import (
 	"bytes"
-	"errors"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/nvme-anywhere/nvmeof/blockdev"
 	"github.com/nvme-anywhere/nvmeof/blockdev/volumetest"
+	"github.com/nvme-anywhere/nvmeof/internal/disktest"
 )
-
-// failingFS mounts an ext4 that becomes read-only when it finds an error; fail makes it find one.
-func failingFS(t *testing.T) (dir string, fail func()) {
-	dev := loopDevice(t, 32*mib)
-	if out, err := exec.Command("mkfs.ext4", "-q", "-F", dev).CombinedOutput(); err != nil {
-		t.Skipf("mkfs.ext4: %v: %s", err, out)
-	}
-	dir = t.TempDir()
-	if err := unix.Mount(dev, dir, "ext4", 0, "errors=remount-ro"); err != nil {
-		t.Skipf("mounting needs root: %v", err)
-	}
-	t.Cleanup(func() { mustUnmount(t, dir) })
-	return dir, func() {
-		if err := os.WriteFile(filepath.Join("/sys/fs/ext4", filepath.Base(dev), "trigger_fs_error"), []byte("on purpose"), 0); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(dir, "other"), nil, 0o600); !errors.Is(err, unix.EROFS) {
-			t.Skipf("this kernel's file system has another end: %v", err)
-		}
-	}
-}
 
 // TestFileReadOnlyRemount: when the file system becomes read-only, writes say so, and reads go on.
 func TestFileReadOnlyRemount(t *testing.T) {
@@ -41,7 +16,7 @@ func TestFileReadOnlyRemount(t *testing.T) {
 		"uring": blockdev.IOUring, "direct": blockdev.IODirect, "buffered": blockdev.IOBuffered,
 	} {
 		t.Run(name, func(t *testing.T) {
-			dir, fail := failingFS(t)
+			dir, fail := disktest.FailingFS(t)
 			v, err := blockdev.OpenFile(filepath.Join(dir, "v"), blockdev.Options{Size: mib, IO: mode})
 			if err != nil {
 				t.Skip(err)
@@ -58,14 +33,5 @@ func TestFileReadOnlyRemount(t *testing.T) {
 				t.Errorf("read: %v", err)
 			}
 		})
-	}
-}
-
-// mustUnmount unmounts a file system whose volumes are closed: nothing may hold it any more.
-func mustUnmount(t *testing.T, dir string) {
-	t.Helper()
-	if err := unix.Unmount(dir, 0); err != nil {
-		t.Errorf("unmounting after all volumes were closed: %v", err)
-		unix.Unmount(dir, unix.MNT_DETACH)
 	}
 }

@@ -3,13 +3,13 @@ package blockdev_test
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/nvme-anywhere/nvmeof/blockdev"
+	"github.com/nvme-anywhere/nvmeof/internal/disktest"
 )
 
 // largeSectors makes the system say that a loop device has physical sectors of 4096 bytes, and logical ones of 512.
@@ -23,7 +23,11 @@ func largeSectors(t *testing.T, dev string) {
 	if err := unix.Mount(said, attr, "", unix.MS_BIND, ""); err != nil {
 		t.Skipf("mounting needs root: %v", err)
 	}
-	t.Cleanup(func() { mustUnmount(t, attr) })
+	t.Cleanup(func() {
+		if err := unix.Unmount(attr, 0); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // TestFileSystemBlocks: a block that is larger than those of the file system may lie across two sectors of the disk,
@@ -36,14 +40,7 @@ func TestFileSystemBlocks(t *testing.T) {
 		for _, fsBlock := range []int{1024, 4096} {
 			t.Run(fmt.Sprintf("%s, %d", x.kind, fsBlock), func(t *testing.T) {
 				dev := loopDevice(t, 320*mib) // an XFS needs at least 300
-				if out, err := exec.Command("mkfs."+x.kind, fmt.Sprintf(x.option, fsBlock), dev).CombinedOutput(); err != nil {
-					t.Skipf("mkfs.%s: %v: %s", x.kind, err, out)
-				}
-				dir := t.TempDir()
-				if err := unix.Mount(dev, dir, x.kind, 0, ""); err != nil {
-					t.Skipf("mounting needs root: %v", err)
-				}
-				t.Cleanup(func() { mustUnmount(t, dir) })
+				dir := disktest.Mount(t, dev, "mkfs."+x.kind, fmt.Sprintf(x.option, fsBlock))
 				largeSectors(t, dev)
 				for _, block := range []int{1024, 4096} {
 					path := filepath.Join(dir, fmt.Sprint(block))

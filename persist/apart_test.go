@@ -9,10 +9,10 @@ import (
 	"testing"
 
 	"github.com/ncw/directio"
-	"golang.org/x/sys/unix"
 
 	"github.com/nvme-anywhere/nvmeof/blockdev"
 	"github.com/nvme-anywhere/nvmeof/blockdev/volumetest"
+	"github.com/nvme-anywhere/nvmeof/internal/disktest"
 	"github.com/nvme-anywhere/nvmeof/internal/hangtest"
 	"github.com/nvme-anywhere/nvmeof/internal/soon"
 )
@@ -26,16 +26,9 @@ func TestOpenApart(t *testing.T) {
 	}
 	defer fast.Close()
 	mustWrite(t, volumetest.NewClient(fast), directio.AlignedBlock(mib), 0, true)
-	dir, _ := failingFS(t)
-	d, err := os.Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer d.Close()
-	const freeze, thaw = 0xc0045877, 0xc0045878
-	if err := unix.IoctlSetInt(int(d.Fd()), freeze, 0); err != nil {
-		t.Fatal(err)
-	}
+	dir, _ := disktest.FailingFS(t)
+	freeze, thaw := disktest.Freezer(t, dir)
+	freeze()
 	const reads, long = 200, mib / 2 // more than the disk can do before the file system is met
 	var done atomic.Int64
 	into := directio.AlignedBlock(long)
@@ -55,7 +48,8 @@ func TestOpenApart(t *testing.T) {
 		opened <- err
 	}()
 	ended := soon.Until(func() bool { return done.Load() == reads })
-	if err := errors.Join(unix.IoctlSetInt(int(d.Fd()), thaw, 0), <-opened); err != nil {
+	thaw()
+	if err := <-opened; err != nil {
 		t.Fatal(err)
 	}
 	mustClose(t, slow)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/nvme-anywhere/nvmeof/blockdev"
 	"github.com/nvme-anywhere/nvmeof/blockdev/volumetest"
+	"github.com/nvme-anywhere/nvmeof/internal/disktest"
 	"github.com/nvme-anywhere/nvmeof/internal/sandbox"
 )
 
@@ -171,7 +172,7 @@ func TestPreallocated(t *testing.T) {
 
 // TestCreateInEmpty: an existing empty file stays empty if no volume can be made of it.
 func TestCreateInEmpty(t *testing.T) {
-	dir, _ := failingFS(t)
+	dir, _ := disktest.FailingFS(t)
 	path, link := filepath.Join(dir, "v"), filepath.Join(t.TempDir(), "link")
 	if err := errors.Join(os.WriteFile(path, nil, 0o640), os.Symlink(path, link)); err != nil {
 		t.Fatal(err)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/nvme-anywhere/nvmeof/blockdev"
 	"github.com/nvme-anywhere/nvmeof/blockdev/volumetest"
+	"github.com/nvme-anywhere/nvmeof/internal/disktest"
 	"github.com/nvme-anywhere/nvmeof/internal/fuzzing"
 )
 
@@ -402,7 +403,8 @@ func tryOpen(t *testing.T, path string) error {
 
 // TestInPlaceUnreadable: a device whose beginning can't be read isn't reported to hold a volume.
 func TestInPlaceUnreadable(t *testing.T) {
-	dev, image := loopDevice(t, mib)
+	image := disktest.Image(t, mib)
+	dev := disktest.LoopDevice(t, image)
 	if err := os.Truncate(image, 0); err != nil {
 		t.Fatal(err)
 	}

@@ -3,15 +3,12 @@ package persist
 import (
 	"bytes"
 	"errors"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/nvme-anywhere/nvmeof/blockdev"
 	"github.com/nvme-anywhere/nvmeof/blockdev/volumetest"
+	"github.com/nvme-anywhere/nvmeof/internal/disktest"
 	"github.com/nvme-anywhere/nvmeof/internal/race"
 )
 
@@ -30,26 +27,8 @@ func TestFullMap(t *testing.T) {
 }
 
 // smallFS mounts an ext4 of 4 MiB.
-func smallFS(t *testing.T) string { return mountImage(t, 4*mib, "mkfs.ext4", "-q", "-F") }
-
-// mountImage mounts a file system of the given size, which mkfs makes.
-func mountImage(t *testing.T, size int64, mkfs ...string) string {
-	image := filepath.Join(t.TempDir(), "image")
-	if err := errors.Join(os.WriteFile(image, nil, 0o600), os.Truncate(image, size)); err != nil {
-		t.Fatal(err)
-	}
-	dir := t.TempDir()
-	for _, line := range [][]string{append(mkfs, image), {"mount", "-o", "loop", image, dir}} {
-		if out, err := exec.Command(line[0], line[1:]...).CombinedOutput(); err != nil {
-			t.Skipf("%v: %v: %s", line, err, out)
-		}
-	}
-	t.Cleanup(func() {
-		if err := unix.Unmount(dir, 0); err != nil {
-			t.Error(err)
-		}
-	})
-	return dir
+func smallFS(t *testing.T) string {
+	return disktest.Mount(t, disktest.Image(t, 4*mib), "mkfs.ext4", "-q", "-F")
 }
 
 // mapStep is the distance between blocks whose entries are in different pages of the map.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/nvme-anywhere/nvmeof/blockdev"
 	"github.com/nvme-anywhere/nvmeof/blockdev/volumetest"
+	"github.com/nvme-anywhere/nvmeof/internal/disktest"
 	"github.com/nvme-anywhere/nvmeof/internal/race"
 )
 
@@ -20,7 +21,7 @@ func TestQuota(t *testing.T) {
 	}
 	for name, open := range map[string]openFunc{"out of place": Open, "in place": inPlace} {
 		t.Run(name, func(t *testing.T) {
-			dir := mountImage(t, 256*mib, "mkfs.btrfs", "-q", "--mixed")
+			dir := disktest.Mount(t, disktest.Image(t, 256*mib), "mkfs.btrfs", "-q", "--mixed")
 			for _, args := range [][]string{{"quota", "enable", dir}, {"qgroup", "limit", "16M", dir}} {
 				if out, err := exec.Command("btrfs", args...).CombinedOutput(); err != nil {
 					t.Skipf("btrfs %v: %v: %s", args, err, out)

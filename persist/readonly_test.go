@@ -3,17 +3,12 @@ package persist
 import (
 	"bytes"
 	"errors"
-	"os"
-	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/nvme-anywhere/nvmeof/blockdev"
 	"github.com/nvme-anywhere/nvmeof/blockdev/volumetest"
-	"github.com/nvme-anywhere/nvmeof/internal/hangtest"
+	"github.com/nvme-anywhere/nvmeof/internal/disktest"
 )
 
 // TestReadOnlyRemount: when the file system below a mapping finds an error and becomes read-only, writes report that at
@@ -21,7 +16,7 @@ import (
 func TestReadOnlyRemount(t *testing.T) {
 	for name, open := range map[string]openFunc{"out of place": Open, "in place": inPlace} {
 		t.Run(name, func(t *testing.T) {
-			dir, fail := failingFS(t)
+			dir, fail := disktest.FailingFS(t)
 			v, err := open(filepath.Join(dir, "v"), blockdev.Options{Size: mib})
 			if err != nil {
 				t.Fatal(err)
@@ -37,41 +32,5 @@ func TestReadOnlyRemount(t *testing.T) {
 				t.Errorf("read: %v", err)
 			}
 		})
-	}
-}
-
-// failingFS mounts an ext4 that becomes read-only when it finds an error; fail makes it find one.
-func failingFS(t *testing.T) (dir string, fail func()) {
-	image := filepath.Join(t.TempDir(), "image")
-	if err := os.WriteFile(image, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Truncate(image, 32*mib); err != nil {
-		t.Fatal(err)
-	}
-	dir = t.TempDir()
-	for _, line := range [][]string{{"mkfs.ext4", "-q", "-F", image}, {"mount", "-o", "loop,errors=remount-ro", image, dir}} {
-		if out, err := exec.Command(line[0], line[1:]...).CombinedOutput(); err != nil {
-			t.Skipf("%v: %v: %s", line, err, out)
-		}
-	}
-	hangtest.UnmountAfter(t, dir)
-	t.Cleanup(func() {
-		if err := unix.Unmount(dir, 0); err != nil {
-			t.Error(err)
-		}
-	})
-	return dir, func() {
-		out, err := exec.Command("findmnt", "-n", "-o", "SOURCE", dir).Output()
-		if err != nil {
-			t.Fatal(err)
-		}
-		dev := filepath.Base(strings.TrimSpace(string(out)))
-		if err := os.WriteFile(filepath.Join("/sys/fs/ext4", dev, "trigger_fs_error"), []byte("on purpose"), 0); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(dir, "other"), nil, 0o600); !errors.Is(err, unix.EROFS) {
-			t.Skipf("this kernel's file system has another end: %v", err)
-		}
 	}
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/nvme-anywhere/nvmeof/blockdev"
 	"github.com/nvme-anywhere/nvmeof/blockdev/volumetest"
+	"github.com/nvme-anywhere/nvmeof/internal/disktest"
 	"github.com/nvme-anywhere/nvmeof/internal/sandbox"
 	"github.com/nvme-anywhere/nvmeof/internal/soon"
 )
@@ -175,28 +176,14 @@ func abandon(t *testing.T, v *atomicVolume) {
 // what unmounts it, also where somebody has just made a mount namespace, which has all mounts.
 func loopFS(t *testing.T, kind string) (mount func() string, unmount func()) {
 	t.Helper()
-	image, dir := filepath.Join(t.TempDir(), "image"), t.TempDir()
-	if err := os.WriteFile(image, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Truncate(image, 128*mib); err != nil { // Btrfs takes no less than 109
-		t.Fatal(err)
-	}
-	run := func(name string, args ...string) string {
-		out, err := exec.Command(name, args...).CombinedOutput()
-		if err != nil {
+	device, dir := disktest.LoopDevice(t, disktest.Image(t, 128*mib)), t.TempDir() // Btrfs takes no less than 109
+	run := func(name string, args ...string) {
+		if out, err := exec.Command(name, args...).CombinedOutput(); err != nil {
 			t.Skipf("%s %v: %v: %s", name, args, err, out)
 		}
-		return strings.TrimSpace(string(out))
 	}
-	run("mkfs."+kind, "-q", image)
-	device := run("losetup", "-f", "--show", image)
-	t.Cleanup(func() {
-		_ = unix.Unmount(dir, 0)
-		if out, err := exec.Command("losetup", "-d", device).CombinedOutput(); err != nil {
-			t.Errorf("losetup -d: %v: %s", err, out)
-		}
-	})
+	run("mkfs."+kind, "-q", device)
+	t.Cleanup(func() { _ = unix.Unmount(dir, 0) })
 	mount = func() string {
 		run("mount", "-t", kind, device, dir)
 		return dir
@@ -214,26 +201,6 @@ func loopFS(t *testing.T, kind string) (mount func() string, unmount func()) {
 		}
 	}
 	return mount, unmount
-}
-
-// loopDevice returns a loop device of a new file of the given size.
-func loopDevice(t *testing.T, size int64) (device, image string) {
-	t.Helper()
-	image = filepath.Join(t.TempDir(), "image")
-	if err := errors.Join(os.WriteFile(image, nil, 0o600), os.Truncate(image, size)); err != nil {
-		t.Fatal(err)
-	}
-	out, err := exec.Command("losetup", "-f", "--show", image).CombinedOutput()
-	device = strings.TrimSpace(string(out))
-	if err != nil {
-		t.Skipf("no loop device to be had: %v %s", err, device)
-	}
-	t.Cleanup(func() {
-		if out, err := exec.Command("losetup", "-d", device).CombinedOutput(); err != nil {
-			t.Errorf("losetup -d: %v: %s", err, out)
-		}
-	})
-	return device, image
 }
 
 // TestPageCaches: on disks completed writes are only in the page cache, and hosts learn that they must flush.
@@ -258,7 +225,7 @@ func TestPageCaches(t *testing.T) {
 		})
 	}
 	t.Run("device", func(t *testing.T) {
-		device, _ := loopDevice(t, 16*mib)
+		device := disktest.LoopDevice(t, disktest.Image(t, 16*mib))
 		want(t, inPlace, device, 0, "block device")
 		if err := Format(device, 0); err != nil {
 			t.Fatal(err)

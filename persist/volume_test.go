@@ -14,6 +14,7 @@ import (
 
 	"github.com/nvme-anywhere/nvmeof/blockdev"
 	"github.com/nvme-anywhere/nvmeof/blockdev/volumetest"
+	"github.com/nvme-anywhere/nvmeof/internal/disktest"
 )
 
 func TestMain(m *testing.M) {
@@ -454,7 +455,7 @@ func TestFullXFS(t *testing.T) {
 	const size = 320 * mib // about the least that it takes
 	for name, open := range map[string]openFunc{"out of place": Open, "in place": inPlace} {
 		t.Run(name, func(t *testing.T) {
-			dir := mountImage(t, size, "mkfs.xfs", "-q")
+			dir := disktest.Mount(t, disktest.Image(t, size), "mkfs.xfs", "-q")
 			v, err := open(filepath.Join(dir, "v"), blockdev.Options{Size: size})
 			if err != nil {
 				t.Fatal(err)

@@ -3,8 +3,6 @@ package tests
 import (
 	"bytes"
 	"context"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"syscall"
 	"testing"
@@ -12,64 +10,11 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/nvme-anywhere/nvmeof/internal/hangtest"
+	"github.com/nvme-anywhere/nvmeof/internal/disktest"
+	"github.com/nvme-anywhere/nvmeof/internal/soon"
 	"github.com/nvme-anywhere/nvmeof/nvme"
 	"github.com/nvme-anywhere/nvmeof/nvme/host"
 )
-
-// frozenFS is a private file system that can be told to block all writes.
-type frozenFS struct{ dir string }
-
-// newFrozenFS mounts one; it is gone at the test's end.
-func newFrozenFS(t *testing.T) *frozenFS {
-	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("a file system is mounted by root only")
-	}
-	for _, program := range []string{"mkfs.ext4", "mount", "fsfreeze", "umount"} {
-		if _, err := exec.LookPath(program); err != nil {
-			t.Skip(err)
-		}
-	}
-	image, fs := filepath.Join(t.TempDir(), "image"), &frozenFS{t.TempDir()}
-	writeFile(t, image, nil)
-	if err := os.Truncate(image, 32<<20); err != nil {
-		t.Fatal(err)
-	}
-	if out, err := exec.Command("mkfs.ext4", "-q", image).CombinedOutput(); err != nil {
-		t.Fatalf("mkfs.ext4: %v: %s", err, out)
-	}
-	if out, err := exec.Command("mount", "-o", "loop", image, fs.dir).CombinedOutput(); err != nil {
-		t.Skipf("no file can be mounted here: %v: %s", err, out)
-	}
-	hangtest.UnmountAfter(t, fs.dir)
-	return fs
-}
-
-// ioctl calls ioctl on the file system.
-func (fs *frozenFS) ioctl(number uint) error {
-	d, err := os.Open(fs.dir)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	return unix.IoctlSetInt(int(d.Fd()), number, 0)
-}
-
-// freeze makes writes wait until thaw, or the end of the test.
-func (fs *frozenFS) freeze(t *testing.T) {
-	t.Helper()
-	const fiFreeze = 0xc0045877
-	if err := fs.ioctl(fiFreeze); err != nil {
-		t.Fatalf("FIFREEZE: %v", err)
-	}
-	t.Cleanup(func() { _ = fs.thaw() }) // EINVAL if it isn't frozen any more
-}
-
-func (fs *frozenFS) thaw() error {
-	const fiThaw = 0xc0045878
-	return fs.ioctl(fiThaw)
-}
 
 // A write that hangs in the system, whatever goroutine makes it, blocks no other volume, neither for the host that
 // wrote, on the same queue, nor for another.
@@ -88,8 +33,12 @@ func TestHangingFile(t *testing.T) {
 
 func testHangingFile(t *testing.T, io, path string, flags ...string) {
 	needIO(t, io)
-	fs := newFrozenFS(t)
-	slow, fast := filepath.Join(fs.dir, "slow"), filepath.Join(t.TempDir(), "fast")
+	dir := disktest.Mount(t, disktest.Image(t, 32<<20), "mkfs.ext4", "-q")
+	t.Cleanup(func() { // the ring of a program that has ended may hold its files for a moment
+		soon.Until(func() bool { return unix.Unmount(dir, 0) == nil })
+	})
+	freeze, thaw := disktest.Freezer(t, dir)
+	slow, fast := filepath.Join(dir, "slow"), filepath.Join(t.TempDir(), "fast")
 	for _, file := range []string{slow, fast} {
 		writeFile(t, file, make([]byte, 1<<20))
 	}
@@ -104,7 +53,7 @@ func testHangingFile(t *testing.T, io, path string, flags ...string) {
 		writeBlock(t, ctx, hanging, i)
 		writeBlock(t, ctx, other, i)
 	}
-	fs.freeze(t)
+	freeze()
 	hung := make(chan error, 1)
 	go func() {
 		_, err := hanging.WriteAt(ctx, bytes.Repeat([]byte{0xee}, 4096), 0)
@@ -124,9 +73,7 @@ func testHangingFile(t *testing.T, io, path string, flags ...string) {
 		t.Fatalf("a write to a frozen file system ended: %v", err)
 	default:
 	}
-	if err := fs.thaw(); err != nil {
-		t.Fatal(err)
-	}
+	thaw()
 	if err := <-hung; err != nil {
 		t.Errorf("the write that hung: %v", err)
 	}

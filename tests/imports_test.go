@@ -40,9 +40,9 @@ var testsMay = map[string][]string{
 	"fabric/rdma":           {everything},
 	"fabric/tcp/pdu":        {"internal/samples"},
 	"fabric/tcp":            {"blockdev/...", "statedir", "internal/..."},
-	"blockdev":              {"blockdev/...", "internal/crash", "internal/hangtest", "internal/sandbox"},
+	"blockdev":              {"blockdev/...", "internal/crash", "internal/disktest", "internal/hangtest", "internal/sandbox"},
 	"blockdev/wrap":         {"blockdev/..."},
-	"persist":               {"blockdev/...", "internal/crash", "internal/hangtest", "internal/sandbox"},
+	"persist":               {"blockdev/...", "internal/crash", "internal/disktest", "internal/hangtest", "internal/sandbox"},
 	"statedir":              {"internal/hangtest", "internal/sandbox"},
 	"internal/udp":          {"internal/..."},
 	"internal/aio":          {"internal/sandbox"},
@@ -132,7 +132,7 @@ var dependencies = []dependency{
 	{"filippo.io/bigmod", []string{"nvme/dhchap"}},
 	{"golang.org/x/net/bpf", []string{"internal/udp", "fabric/rdma/softrnic"}},
 	{"golang.org/x/sys", []string{everything}},
-	{"testing", []string{"blockdev/volumetest", "examples/internal/rctest", "fabric/rdma/verbs/verbstest", "internal/cli/clitest", "internal/fabrictest", "internal/fuzzing", "internal/hangtest", "internal/samples", "internal/sandbox", inTests}},
+	{"testing", []string{"blockdev/volumetest", "examples/internal/rctest", "fabric/rdma/verbs/verbstest", "internal/cli/clitest", "internal/disktest", "internal/fabrictest", "internal/fuzzing", "internal/hangtest", "internal/samples", "internal/sandbox", inTests}},
 }
 
 // listed is what `go list -json` says of a package.

@@ -2,59 +2,14 @@
 package hangtest
 
 import (
-	"bytes"
-	"context"
 	"errors"
 	"os"
-	"os/exec"
 	"runtime"
-	"syscall"
 	"testing"
 	"unsafe"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/nvme-anywhere/nvmeof/internal/aio"
 )
-
-// UnmountAfter has the file system at dir thawed, and unmounted unless it is already, at the test's end, or when this
-// program is killed: a frozen one would stay, and hang whoever syncs all of them.
-func UnmountAfter(t testing.TB, dir string) {
-	t.Helper()
-	const script = `trap "" HUP INT QUIT TERM; trap : USR1; exec 3<&0; cat <&3 & wait $!
-		fsfreeze -u "$0" 2>/dev/null; ! mountpoint -q "$0" || umount "$0" || umount -l "$0"`
-	keeper := exec.CommandContext(context.Background(), "sh", "-c", script, dir)
-	keeper.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: unix.SIGUSR1}
-	var said bytes.Buffer
-	keeper.Stderr = &said
-	end, err := keeper.StdinPipe()
-	if err == nil {
-		err = keep(t, keeper)
-	}
-	if err != nil {
-		t.Fatal(errors.Join(err, unix.Unmount(dir, 0)))
-	}
-	t.Cleanup(func() {
-		_ = end.Close()
-		if err := keeper.Wait(); err != nil || said.Len() > 0 {
-			t.Errorf("umount: %v: %s", err, said.String())
-		}
-	})
-}
-
-// keep starts a program on a thread that does nothing else until the test's end. When this one is killed, threads that
-// hang stay, and keep its files open, but that one ends, and the program is sent its Pdeathsig.
-func keep(t testing.TB, program *exec.Cmd) error {
-	started, over := make(chan error), make(chan struct{})
-	go func() {
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		started <- program.Start()
-		<-over
-	}()
-	t.Cleanup(func() { close(over) })
-	return <-started
-}
 
 // into is where such requests read to: not on a stack, which moves.
 var into byte
