@@ -93,9 +93,10 @@
 //	     Connect               attach
 //	new ─────────► connecting ────────┬───────────────────────► connected ◄──► fused: holds a Compare
 //	 ▲                  │             └─► authenticating ─────►   │    │
-//	 └──────────────────┘                               ◄─────────┘    │ quiesce, Disconnect, or
-//	       refused                             reauthentication        ▼ the controller has ended
-//	                                           failed                 draining: begins no command
+//	 └──────────────────┘                                         │    │ quiesce, Disconnect, or
+//	       refused                     a further authentication   │    ▼ the controller has ended
+//	                                   has failed                 ▼   draining: begins no command
+//	                                                            denied: Authentication Send and Receive only
 //
 //	any: Closing ► down
 //
