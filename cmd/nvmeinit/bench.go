@@ -98,6 +98,13 @@ Patterns that write or trim destroy the content of the namespace.`,
 			return out.close(bench(c, f))
 		},
 	}
+	f.add(c)
+	c.SetFlagErrorFunc(foreignFlag)
+	return c
+}
+
+// add adds all flags.
+func (f *benchFlags) add(c *cobra.Command) {
 	fl := cli.NewFlags()
 	options := fio.Options()
 	for i := range options {
@@ -120,8 +127,6 @@ Patterns that write or trim destroy the content of the namespace.`,
 	fl.StringVar(&f.metrics, "metrics", "", "`ADDRESS:PORT` to serve metrics for Prometheus on meanwhile")
 	f.conn.paths.add(c, "any of these")
 	f.conn.add(c, true) // but for --timeout, which is fio's other name of runtime
-	c.SetFlagErrorFunc(foreignFlag)
-	return c
 }
 
 // foreignFlag says why bench doesn't have a flag that fio has, or not for that purpose.
