@@ -53,20 +53,9 @@ func (f *benchFlags) checkCampaign() error {
 		return cli.Usage("--compare: %d paths are too many: want at most %d", len(p.compare), maxPaths)
 	case len(p.compare) > 0 && f.conn.transport != "":
 		return cli.Usage("-t %s and --compare %s: want one of them", f.conn.transport, strings.Join(p.compare, ","))
-	case f.conn.paths.wanted():
-		return cli.Usage("--path, --all-paths and what belongs to them go with a single run: without --compare, --repeats, --depths and --report")
-	case f.output.has(terse):
-		return cli.Usage("-o terse goes with a single run: without --compare, --repeats, --depths and --report")
-	case f.metrics != "" || f.conn.pcap != "" || f.status > 0:
-		return cli.Usage("--metrics, --pcap and --status-interval go with a single run: without --compare, --repeats, --depths and --report")
 	}
-	for _, j := range f.jobs {
-		if option := j.Logged(); option != "" {
-			return cli.Usage("%s goes with a single run: without --compare, --repeats, --depths and --report", option)
-		}
-		if j.LatencyTarget > 0 {
-			return cli.Usage("latency_target goes with a single run: without --compare, --repeats, --depths and --report")
-		}
+	if what := f.forSingleRuns(); what != "" {
+		return cli.Usage("%s with a single run: without --compare, --repeats, --depths and --report", what)
 	}
 	if p.repeats == 0 {
 		p.repeats = 1
@@ -82,6 +71,27 @@ func (f *benchFlags) checkCampaign() error {
 		}
 	}
 	return nil
+}
+
+// forSingleRuns says which of the given flags and options go with a single run only; it is empty if none does.
+func (f *benchFlags) forSingleRuns() string {
+	switch {
+	case f.conn.paths.wanted():
+		return "--path, --all-paths and what belongs to them go"
+	case f.output.has(terse):
+		return "-o terse goes"
+	case f.metrics != "" || f.conn.pcap != "" || f.status > 0:
+		return "--metrics, --pcap and --status-interval go"
+	}
+	for _, j := range f.jobs {
+		if option := j.Logged(); option != "" {
+			return option + " goes"
+		}
+		if j.LatencyTarget > 0 {
+			return "latency_target goes"
+		}
+	}
+	return ""
 }
 
 // ofEach returns the names and flags of the paths to compare.

@@ -80,9 +80,14 @@ func printJob(w io.Writer, r *fio.Reported) {
 // printUnstarted says if operations were due by a rate and never began.
 func printUnstarted(w io.Writer, r *fio.Reported) {
 	if r.Unstarted > 0 {
-		fmt.Fprintf(w, "behind the rate: %s operations were due and had not begun at the end; latencies are of those that had\n",
-			humanize.Comma(int64(r.Unstarted)))
+		fmt.Fprintln(w, "behind the rate:", unstartedText(r.Unstarted))
 	}
+}
+
+// unstartedText says how many operations were due by a rate and had not begun at the end. How long they would have taken
+// is unknown, so the latencies that are shown are too low.
+func unstartedText(n uint64) string {
+	return humanize.Comma(int64(n)) + " operations were due and had not begun at the end; latencies are of those that had"
 }
 
 // soughtText says which depth meets the latency target of a job.

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/dustin/go-humanize"
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/jedib0t/go-pretty/v6/text"
 
@@ -63,15 +62,13 @@ func printComparison(w io.Writer, works []*report.Work) {
 	}
 }
 
-// behind says for each load and path how many operations were due by a rate and had not begun at the end. How long
-// they would have taken is unknown, so the latencies of such a path are too low.
+// behind says for each load and path whether operations were due by a rate and had not begun at the end.
 func behind(works []*report.Work) []string {
 	var lines []string
 	for _, k := range works {
 		for path, n := range k.Late {
 			if n > 0 {
-				lines = append(lines, fmt.Sprintf("%s, %s: %s operations were due and had not begun at the end; latencies are of those that had",
-					k.Name, k.Paths[path], humanize.Comma(int64(n))))
+				lines = append(lines, fmt.Sprintf("%s, %s: %s", k.Name, k.Paths[path], unstartedText(n)))
 			}
 		}
 	}
