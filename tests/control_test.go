@@ -248,8 +248,8 @@ func TestLiveChangeRefused(t *testing.T) {
 	checkLine(t, c.ctl(t, "show"), "nvmetgt", mistake{code: exitFailure, says: []string{c.socket, "--control"}})
 }
 
-// TestApplyPipe: the output of "ctl config" can be piped into "ctl apply", through a stream editor or not. The pipe
-// used to be read twice, and was found empty the second time.
+// TestApplyPipe: the output of "ctl config" can be piped into "ctl apply", through a stream editor or not: the pipe is
+// read once, as it would be found empty the second time.
 func TestApplyPipe(t *testing.T) {
 	t.Parallel()
 	c := startConfigured(t)

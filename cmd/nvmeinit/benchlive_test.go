@@ -13,8 +13,8 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/soon"
 )
 
-// TestLiveNarrow: the line of a run is rewritten in place even on a terminal that is narrower than the line. Such a
-// terminal used to show a new line for each update.
+// TestLiveNarrow: the line of a run is rewritten in place even on a terminal that is narrower than the line, where the
+// cursor returns only to the beginning of what didn't fit.
 func TestLiveNarrow(t *testing.T) {
 	master, tty := pseudoTerminal(t)
 	shows := bufio.NewReader(master)

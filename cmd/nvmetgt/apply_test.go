@@ -248,8 +248,7 @@ func TestDefaultsOfHelp(t *testing.T) {
 }
 
 // TestChangeWhileStopping: a change in progress when the program stops is completed before anything is closed, and
-// no other begins after it. They used to run concurrently: the change opened what nobody closed, and both wrote the
-// same maps.
+// no other begins after it: otherwise the change would open what nobody closes, and both would write the same maps.
 func TestChangeWhileStopping(t *testing.T) {
 	cfg := func() *config.Config {
 		return &config.Config{Subsystems: []config.Subsystem{{NQN: "nqn.2026-11.org.example:a", Namespaces: []config.Namespace{{Volume: "mem:1MiB"}}}}}
@@ -480,8 +479,7 @@ func TestRefusedChangeCreatesNothing(t *testing.T) {
 }
 
 // TestDerivedUUIDTaken: a namespace with the UUID that the target has derived for another one is refused, as it is when
-// the target starts. The change used to succeed without it: only the log said that, and what was saved couldn't be
-// started.
+// the target starts: what such a change saved couldn't be started.
 func TestDerivedUUIDTaken(t *testing.T) {
 	s, next := narrowing(t)
 	h, err := come(t, s.cfg.Listen[0], staysNQN)

@@ -105,8 +105,8 @@ func TestSocketKept(t *testing.T) {
 	}
 }
 
-// TestStatusAfterChange: systemd shows what is exported since a change, which used to be what was when the target started;
-// or, until hosts are taken again, that it drains.
+// TestStatusAfterChange: systemd shows what is exported since the last change, not when the target started; or, until
+// hosts are taken again, that it drains.
 func TestStatusAfterChange(t *testing.T) {
 	s := started(t, &config.Config{Subsystems: []config.Subsystem{{NQN: "nqn.2026-11.org.example:a"}}}, freeEndpoint(t))
 	defer s.close()
