@@ -120,7 +120,7 @@ func ListenTarget(cm verbs.ConnectionManager, addr netip.AddrPort, t *target.Tar
 	buffers, err := t.NewBuffers(m.forget)
 	if err != nil {
 		m.close()
-		return nil, fmt.Errorf("nvme/rdma listen: %w", err)
+		return nil, fmt.Errorf("rdma: listen: %w", err)
 	}
 	m.added, m.now = buffers.Add, t.Now
 	m.short = func(err error) {
@@ -141,7 +141,7 @@ func ListenTarget(cm verbs.ConnectionManager, addr netip.AddrPort, t *target.Tar
 	if err != nil {
 		buffers.Close()
 		m.close()
-		return nil, fmt.Errorf("nvme/rdma listen: %w", err)
+		return nil, fmt.Errorf("rdma: listen: %w", err)
 	}
 	return l, nil
 }
