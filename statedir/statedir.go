@@ -21,7 +21,8 @@ var ErrInUse = errors.New("state directory in use")
 // Dir is a directory of state.
 type Dir struct {
 	path string
-	dir  *os.File // locked
+	dir  *os.File    // locked
+	at   fs.FileInfo // of dir
 
 	mu sync.Mutex // one change at a time, and none after Close
 }
@@ -45,7 +46,12 @@ func Open(path string) (*Dir, error) {
 	if err != nil {
 		return nil, fmt.Errorf("state directory: %w", err)
 	}
-	d := &Dir{path: path, dir: dir}
+	at, err := dir.Stat()
+	if err != nil {
+		dir.Close()
+		return nil, fmt.Errorf("state directory: %w", err)
+	}
+	d := &Dir{path: path, dir: dir, at: at}
 	if err := flock(dir); err != nil {
 		dir.Close()
 		if errors.Is(err, unix.EWOULDBLOCK) {
@@ -106,10 +112,22 @@ func (d *Dir) Close() error {
 	return d.dir.Close()
 }
 
-// file returns the path of the file for a name. It fails after Close, when another program may have the directory.
+// errMoved means that the path leads to another directory, or none. That one isn't locked, what is in it isn't what was
+// saved, and a Save would make the names of the other one durable.
+var errMoved = errors.New("it isn't where it was any more: put it back, or start the program again")
+
+// file returns the path of the file for a name. It fails after Close, when another program may have the directory, and
+// where the directory isn't at its path any more.
 func (d *Dir) file(name string) (string, error) {
 	if _, err := d.dir.Stat(); err != nil {
 		return "", fmt.Errorf("state directory: %w", err)
+	}
+	now, err := os.Stat(d.path)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && !os.SameFile(now, d.at) {
+		err = errMoved
+	}
+	if err != nil {
+		return "", fmt.Errorf("state directory %s: %w", d.path, err)
 	}
 	if name != filepath.Base(name) || strings.HasPrefix(name, ".") {
 		return "", fmt.Errorf("state directory %s: %q can't be the name of a file", d.path, name)

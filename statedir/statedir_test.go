@@ -94,6 +94,43 @@ func TestClosed(t *testing.T) {
 	}
 }
 
+// TestMoved: nothing is loaded from, or saved in, a directory that took the place of the locked one, which another
+// program may use, and nothing counts as never saved because the directory is gone. When it is back, all is as before.
+func TestMoved(t *testing.T) {
+	for what, replace := range map[string]func(path string) error{
+		"removed":  func(string) error { return nil },
+		"replaced": func(path string) error { return os.Mkdir(path, 0o700) },
+	} {
+		path := filepath.Join(t.TempDir(), "state")
+		d := open(t, path)
+		defer d.Close()
+		if err := d.Save("a", []byte("before")); err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(os.Rename(path, path+".old"), replace(path)); err != nil {
+			t.Fatal(err)
+		}
+		b, err := d.Load("a")
+		for op, err := range map[string]error{"load": err, "save": d.Save("a", []byte("after")), "delete": d.Delete("a")} {
+			if !errors.Is(err, errMoved) || !strings.Contains(err.Error(), path) {
+				t.Errorf("%s, %s: %q, %v", what, op, b, err)
+			}
+		}
+		if files, _ := os.ReadDir(path); len(files) > 0 {
+			t.Errorf("%s: in the other directory is %v", what, files)
+		}
+		if err := errors.Join(os.RemoveAll(path), os.Rename(path+".old", path)); err != nil {
+			t.Fatal(err)
+		}
+		if b, err := d.Load("a"); err != nil || string(b) != "before" {
+			t.Errorf("%s: when it is back: %q, %v", what, b, err)
+		}
+		if err := d.Save("a", []byte("after")); err != nil {
+			t.Errorf("%s: when it is back: %v", what, err)
+		}
+	}
+}
+
 // TestCloseDuringSave: a directory is released, to another program perhaps, only after what is being saved there. The
 // Save hangs, as its new file is a pipe that nobody reads, until the directory has been found in use.
 func TestCloseDuringSave(t *testing.T) {
