@@ -159,7 +159,10 @@ func TestFileLosesItsName(t *testing.T) {
 	for what, change := range map[string]func(path string) error{
 		"removed":  os.Remove,
 		"replaced": func(path string) error { return os.Rename(other(t, path), path) },
-		"":         func(path string) error { return os.Rename(path, path+".old") },
+		"moved": func(path string) error {
+			return errors.Join(os.Rename(path, path+".old"), os.Rename(other(t, path), path))
+		},
+		"": func(path string) error { return os.Rename(path, path+".old") },
 	} {
 		path := filepath.Join(t.TempDir(), "v")
 		v, err := blockdev.OpenFile(path, blockdev.Options{Size: mib})

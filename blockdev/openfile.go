@@ -170,9 +170,9 @@ func deviceSize(f *os.File) (size int64, err error) {
 	return size, err
 }
 
-// CheckName returns an error if f, the file of the volume that info describes, has no name any more: it was removed, or
-// another file was given its name. Hosts don't notice, until the volume is opened again. A device is there without its
-// node. If something else is wrong with the volume, other, the error says both.
+// CheckName returns an error if f, the file of the volume that info describes, was removed, or another file has its
+// name now. Hosts don't notice, until the volume is opened again. A file that was only renamed is found missing then. A
+// device is there without its node. If something else is wrong with the volume, other, the error says both.
 func CheckName(f *os.File, info *Info, other error) error {
 	err := checkName(f, info)
 	switch {
@@ -189,24 +189,34 @@ func checkName(f *os.File, info *Info) error {
 	if err := retry(func() error { return unix.Fstat(int(f.Fd()), &st) }); err != nil {
 		return info.Failed("refresh", KindOf(err), err)
 	}
-	if st.Nlink == 0 && st.Mode&unix.S_IFMT == unix.S_IFREG && !leadsTo(info.Path, f) {
+	if st.Mode&unix.S_IFMT != unix.S_IFREG {
+		return nil
+	}
+	// A path may lead to a file without a link: through /proc/self/fd, or where the file system counts none.
+	switch there, same := leadsTo(info.Path, f); {
+	case same:
+	case st.Nlink == 0:
 		return info.Failed("refresh", ErrInvalid, errNoName)
+	case there:
+		return info.Failed("refresh", ErrInvalid, errOtherName)
 	}
 	return nil
 }
 
-// leadsTo reports whether f would be opened by path. That can be so without a link: through /proc/self/fd, or where the
-// file system counts none.
-func leadsTo(path string, f *os.File) bool {
+// leadsTo reports whether there is a file at path, and whether it is f.
+func leadsTo(path string, f *os.File) (there, same bool) {
 	one, err := f.Stat()
 	if err != nil {
-		return false
+		return false, false
 	}
 	two, err := os.Stat(path)
-	return err == nil && os.SameFile(one, two)
+	return err == nil, err == nil && os.SameFile(one, two)
 }
 
-var errNoName = errors.New("the file was removed or replaced: what hosts have in it is lost when the volume is closed")
+var (
+	errNoName    = errors.New("the file was removed or replaced: what hosts have in it is lost when the volume is closed")
+	errOtherName = errors.New("the file was moved, and another has its name: hosts use the moved one until the volume is closed, and then the other")
+)
 
 // empty undoes what fill did, partly or completely. Some of the space may stay reserved.
 func empty(f *os.File) {
