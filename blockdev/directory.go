@@ -45,11 +45,24 @@ func (d *Directory) Close() error { return d.lock.Close() }
 // Capacity returns how much all volumes together may take, in bytes.
 func (d *Directory) Capacity() uint64 { return d.capacity }
 
-// file returns the path of a volume's file. It fails after Close, when another program may have the directory.
+// errDirectoryMoved means that the path leads to another directory, or none. That one isn't locked, and the volumes
+// aren't in it, which doesn't mean that they were removed.
+var errDirectoryMoved = errors.New("the directory isn't where it was any more: put it back, or start the program again")
+
+// file returns the path of a volume's file. It fails after Close, when another program may have the directory, and
+// where the directory isn't at its path any more.
 func (d *Directory) file(name string) (string, error) {
 	path := filepath.Join(d.path, name+directorySuffix)
 	var err error
-	if aio.Apart(func() { _, err = d.lock.Stat() }); err != nil {
+	aio.Apart(func() {
+		if _, err = d.lock.Stat(); err != nil {
+			return
+		}
+		if _, same := leadsTo(d.path, d.lock); !same {
+			err = errDirectoryMoved
+		}
+	})
+	if err != nil {
 		return "", OpenError(path, ErrGone, err)
 	}
 	if name == "" || filepath.Dir(path) != filepath.Clean(d.path) {

@@ -80,6 +80,39 @@ func TestDirectory(t *testing.T) {
 	}
 }
 
+// TestDirectoryMoved: no volume is made in a directory that took the place of the locked one, which another program may
+// use, and none counts as removed because the directory is elsewhere.
+func TestDirectoryMoved(t *testing.T) {
+	for what, replace := range map[string]func(path string) error{
+		"removed":  func(string) error { return nil },
+		"replaced": func(path string) error { return os.Mkdir(path, 0o700) },
+	} {
+		path := filepath.Join(t.TempDir(), "volumes")
+		d, err := OpenDirectory(path, 1<<30, Options{IO: IOBuffered})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer d.Close()
+		v, err := d.Create("a", 1<<20, 512)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(v.Close(), os.Rename(path, path+".old"), replace(path)); err != nil {
+			t.Fatal(err)
+		}
+		_, created := d.Create("b", 1<<20, 512)
+		_, opened := d.Open("a", 1<<20, 512)
+		for op, err := range map[string]error{"create": created, "open": opened, "remove": d.Remove("a")} {
+			if !errors.Is(err, ErrGone) || !errors.Is(err, errDirectoryMoved) {
+				t.Errorf("%s, %s: %v", what, op, err)
+			}
+		}
+		if err := errors.Join(os.RemoveAll(path), os.Rename(path+".old", path), d.Remove("a")); err != nil {
+			t.Errorf("%s: when it is back: %v", what, err)
+		}
+	}
+}
+
 // TestDirectoryNotDurable: if it isn't certain that a file exists, or is gone, after a power failure, that is an error.
 func TestDirectoryNotDurable(t *testing.T) {
 	if !sandbox.Inside(t) {
