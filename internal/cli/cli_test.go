@@ -255,6 +255,21 @@ func TestCheckZone(t *testing.T) {
 	}
 }
 
+// TestZoneByNumber: an endpoint that names its interface by number is the one that names it by name, which the addresses
+// of accepted connections do: by those a target finds the ANA states of the endpoint.
+func TestZoneByNumber(t *testing.T) {
+	all, err := net.Interfaces()
+	if err != nil || len(all) == 0 {
+		t.Skip("the machine has no interface")
+	}
+	for zone, want := range map[string]string{strconv.Itoa(all[0].Index): all[0].Name, all[0].Name: all[0].Name, "999999": "999999"} {
+		e, err := ParseEndpoint("tcp://[fe80::1%" + zone + "]:4420")
+		if err != nil || e.Addr.Addr().Zone() != want {
+			t.Errorf("zone %q: %v, %v, want that of %q", zone, e, err, want)
+		}
+	}
+}
+
 // TestAbsent: what isn't a command is said to be none, beside what else is known of the command that has the others.
 func TestAbsent(t *testing.T) {
 	root := &cobra.Command{Use: "prog", Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: "my prog"}}

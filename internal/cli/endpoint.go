@@ -109,7 +109,23 @@ func ParseHost(host string) (netip.Addr, error) {
 	case a.Is6() && a.IsLinkLocalUnicast() && a.Zone() == "":
 		return netip.Addr{}, fmt.Errorf("%q is an address of every interface: want the interface too, as %s%%eth0", host, a)
 	}
-	return a, nil
+	return named(a), nil
+}
+
+// named returns an address with its interface by name, if it has it by number: so do the connections that the system
+// accepts, and an endpoint is the same however it is written.
+func named(a netip.Addr) netip.Addr {
+	n, err := strconv.Atoi(a.Zone())
+	if err != nil {
+		return a
+	}
+	if _, err := net.InterfaceByName(a.Zone()); err == nil {
+		return a
+	}
+	if i, err := net.InterfaceByIndex(n); err == nil {
+		return a.WithZone(i.Name)
+	}
+	return a
 }
 
 // CheckZone returns an error if this machine has no interface with the name or number in the address's zone.
