@@ -64,7 +64,8 @@ func TestListenInVain(t *testing.T) {
 	}
 }
 
-// TestListenForClosed: nothing listens for a target that is closed, and nothing connects without a manager.
+// TestListenForClosed: nothing listens for a target that is closed, or for none, and nothing listens or connects without
+// a manager.
 func TestListenForClosed(t *testing.T) {
 	r := newRig(t, rdma.TargetConfig{}, memory(t, 1<<20))
 	tg, err := target.New(target.Config{})
@@ -80,6 +81,12 @@ func TestListenForClosed(t *testing.T) {
 	}
 	if !errors.Is(err, target.ErrClosed) {
 		t.Error(err)
+	}
+	if _, err := rdma.ListenTarget(r.targetNIC, netip.AddrPortFrom(r.addr.Addr(), 4421), nil, rdma.TargetConfig{}); !errors.Is(err, rdma.ErrConfig) {
+		t.Errorf("without a target: %v", err)
+	}
+	if _, err := rdma.ListenTarget(nil, r.addr, r.target, rdma.TargetConfig{}); !errors.Is(err, rdma.ErrConfig) {
+		t.Errorf("without a manager: %v", err)
 	}
 	if _, err := rdma.NewTransport(nil, rdma.HostConfig{}); !errors.Is(err, rdma.ErrConfig) {
 		t.Error(err)

@@ -19,7 +19,7 @@ var (
 	ErrProtocol = errors.New("NVMe/RDMA protocol error")
 	// ErrClosed: this side closed the connection, or the Transport.
 	ErrClosed = errors.New("closed")
-	// ErrConfig: a field of TargetConfig or HostConfig can't be used.
+	// ErrConfig: a field of TargetConfig or HostConfig can't be used, or what is needed besides it is nil.
 	ErrConfig = errors.New("bad configuration")
 )
 

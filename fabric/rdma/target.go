@@ -111,6 +111,12 @@ func ListenTarget(cm verbs.ConnectionManager, addr netip.AddrPort, t *target.Tar
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
+	switch {
+	case cm == nil:
+		return nil, badConfig("no ConnectionManager: want that of an RNIC")
+	case t == nil:
+		return nil, badConfig("no Target: want that of target.New")
+	}
 	cfg = cfg.withDefaults()
 	cfg.Log = limitlog.New(cfg.Log)
 	m, err := newMemory(cfg.Memory, cfg.MaxTransfer, verbs.AccessLocalWrite)

@@ -25,7 +25,7 @@ var (
 	ErrHandshake = errors.New("connection could not be initialized")
 	// ErrTooMany: a limit on connections is reached.
 	ErrTooMany = errors.New("too many connections")
-	// ErrConfig: a field of TargetConfig or HostConfig can't be used.
+	// ErrConfig: a field of TargetConfig or HostConfig can't be used, or what is needed besides it is nil.
 	ErrConfig = errors.New("bad configuration")
 	// ErrStalled: the host didn't send the data that it was asked for, or the peer didn't take the
 	// data that was sent to it.

@@ -56,6 +56,9 @@ func ListenTarget(addr netip.AddrPort, t *target.Target, cfg TargetConfig) (*Lis
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
+	if t == nil {
+		return nil, badConfig("no Target: want that of target.New")
+	}
 	cfg.fill()
 	cfg.Log = limitlog.New(cfg.Log)
 	buffers, err := t.NewBuffers(nil)

@@ -224,10 +224,15 @@ func TestListenEverywhere(t *testing.T) {
 }
 
 func TestTargetConfig(t *testing.T) {
+	engine, err := target.New(target.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer engine.Close(t.Context())
 	for _, c := range []TargetConfig{{QueueDepth: 1}, {QueueDepth: 5000}, {InCapsule: 17}, {InCapsule: 2 << 20},
 		{MaxTransfer: 5000}, {MaxTransfer: 2048}, {MaxTransfer: 32 << 20}, {MaxH2CData: 4095}, {MaxH2CData: 4098}, {MaxH2CData: 1 << 32}, {MaxH2CData: 1024},
 		{Memory: 4096}, {PeerMemory: -1}, {PeerMemory: defaultMemory + 1}, {MaxConns: -1}, {MaxPeerConns: -1}, {DataTimeout: -1}} {
-		if _, err := ListenTarget(anyPort, nil, c); !errors.Is(err, ErrConfig) {
+		if _, err := ListenTarget(anyPort, engine, c); !errors.Is(err, ErrConfig) {
 			t.Errorf("%+v: %v", c, err)
 		}
 	}
@@ -238,11 +243,9 @@ func TestTargetConfig(t *testing.T) {
 			t.Errorf("%+v: %v", c, err)
 		}
 	}
-	engine, err := target.New(target.Config{})
-	if err != nil {
-		t.Fatal(err)
+	if _, err := ListenTarget(anyPort, nil, TargetConfig{}); !errors.Is(err, ErrConfig) {
+		t.Errorf("without a target: %v", err)
 	}
-	defer engine.Close(t.Context())
 	l, err := ListenTarget(anyPort, engine, TargetConfig{InCapsule: -1})
 	if err != nil {
 		t.Fatal(err)
