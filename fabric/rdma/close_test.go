@@ -125,6 +125,27 @@ func TestAcceptTooLate(t *testing.T) {
 	}
 }
 
+// TestDrainingIsNoWarning: the hosts that a draining target refuses, each again and again until it takes them, are no
+// reason for a warning; only the details say that they were there.
+func TestDrainingIsNoWarning(t *testing.T) {
+	r := newRig(t, rdma.TargetConfig{}, memory(t, 1<<20))
+	addr := netip.AddrPortFrom(r.addr.Addr(), 4421)
+	var text bytes.Buffer
+	l := listen(t, r.targetNIC, addr, r.target, rdma.TargetConfig{Log: slog.New(slog.NewTextHandler(&text, &slog.HandlerOptions{Level: slog.LevelDebug}))})
+	if err := r.target.Drain(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := host.Connect(t.Context(), host.Config{Transport: r.transport, Remote: addr, SubNQN: testNQN}); err == nil {
+		t.Error("it is connected")
+	}
+	if err := l.Close(); err != nil { // after which nothing is logged
+		t.Fatal(err)
+	}
+	if s := text.String(); !strings.Contains(s, "rdma: connection refused") || !strings.Contains(s, target.ErrDraining.Error()) || strings.Contains(s, "level=WARN") {
+		t.Errorf("%d rejected: %s", l.Counters().Rejected.Load(), s)
+	}
+}
+
 // slowCM is a connection manager whose requests wait for their queue pairs; it counts those that are gone.
 type slowCM struct {
 	verbs.ConnectionManager

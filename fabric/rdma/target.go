@@ -2,6 +2,7 @@ package rdma
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -222,13 +223,23 @@ func (l *Listener) requested(ev verbs.CMEvent) {
 		if errors.Is(err, errShare) || errors.Is(err, mem.ErrExhausted) || errors.Is(err, target.ErrLimit) {
 			l.counters.Limited.Add(1)
 		}
-		if status == 0 {
-			l.cfg.Log.Warn("rdma: connection not accepted", "transport", "rdma", "remote", ev.ID.RemoteAddr(), "err", err)
-		} else {
-			l.cfg.Log.Warn("rdma: connection refused", "transport", "rdma", "remote", ev.ID.RemoteAddr(), "status", status, "err", err)
-		}
+		l.report(ev.ID.RemoteAddr(), status, err)
 		_ = ev.ID.Reject(cmp.Or(status, RejectNoResources).bytes())
 		_ = ev.ID.Destroy()
+	}
+}
+
+// report logs why the connection of a host wasn't accepted. That a target which drains or closes refuses its hosts, each
+// of which tries again and again, is nothing to warn of.
+func (l *Listener) report(remote netip.AddrPort, status RejectStatus, err error) {
+	level := slog.LevelWarn
+	if errors.Is(err, target.ErrDraining) || errors.Is(err, target.ErrClosed) {
+		level = slog.LevelDebug
+	}
+	if status == 0 {
+		l.cfg.Log.Log(context.Background(), level, "rdma: connection not accepted", "transport", "rdma", "remote", remote, "err", err)
+	} else {
+		l.cfg.Log.Log(context.Background(), level, "rdma: connection refused", "transport", "rdma", "remote", remote, "status", status, "err", err)
 	}
 }
 
