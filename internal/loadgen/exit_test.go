@@ -40,3 +40,23 @@ func TestExit(t *testing.T) {
 		})
 	}
 }
+
+// TestExitReadsBack: what jobs have written is read back to the end, whichever of them ended the others.
+func TestExitReadsBack(t *testing.T) {
+	for range 20 { // whether the end of the last job or its Exit is noticed first is up to chance
+		synctest.Test(t, func(t *testing.T) {
+			a := verifySpec("write")
+			a.Size, a.IODepth, a.Exit = fakeSize/2, 1, ExitRun
+			b := a
+			b.Offset = fakeSize / 2
+			d := &fakeDevice{delay: time.Millisecond, data: make([]byte, fakeSize)}
+			res, err := Run(t.Context(), d, []Spec{a, b}, Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if g := Group(res.Jobs); g.Verified != int64(g.Ops[Write].Bytes) || g.Verified < fakeSize/2 {
+				t.Errorf("%d bytes of %d are verified", g.Verified, g.Ops[Write].Bytes)
+			}
+		})
+	}
+}

@@ -173,6 +173,10 @@ func (r *run) drive(ctx context.Context, tasks []*task) error {
 func (r *run) wait(ctx context.Context) {
 	tick := time.NewTicker(r.o.Interval)
 	defer tick.Stop()
+	exits := r.exits
+	if r.verifying {
+		exits = nil // a job that has ended ends no reading back
+	}
 	var status <-chan time.Time
 	var asked <-chan os.Signal
 	if r.o.Status != nil {
@@ -197,7 +201,7 @@ func (r *run) wait(ctx context.Context) {
 			return
 		case <-timer.C:
 			act()
-		case t := <-r.exits:
+		case t := <-exits:
 			r.exit(t)
 		case <-r.failed:
 			stop = true
