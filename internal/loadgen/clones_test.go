@@ -36,6 +36,13 @@ func TestClonesEnd(t *testing.T) {
 					if got := j.IOPS(&j.Ops[Read]); got < 0.97*want || got > 1.03*want {
 						t.Errorf("job %d has %.0f IOPS, want %.0f", i, got, want)
 					}
+					begun := uint64(0)
+					for _, n := range j.Depths {
+						begun += n
+					}
+					if n := j.Ops[Read].IOs; begun != n && begun != n-1 { // the ramp may end while one is under way
+						t.Errorf("the depths of job %d are those of %d operations of %d", i, begun, n)
+					}
 					for _, p := range j.Points {
 						if p.IOs[Read] == 0 {
 							t.Errorf("a sample of job %d has nothing", i)

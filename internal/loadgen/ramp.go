@@ -14,11 +14,14 @@ func (j *job) takeLead() uint64 {
 	return countIOs(&j.ops)
 }
 
-// ramped ends the ramp of a job. As in fio, what the job has done so far is in no figure and, if the job continues,
-// doesn't count towards its NumberIOs.
+// ramped ends the ramp of a job that continues: as in fio, what it has done so far is in no figure, and doesn't count
+// towards its NumberIOs.
 func (j *job) ramped() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	if j.ended != 0 {
+		return
+	}
 	j.depths = [depthLevels]uint64{}
 	if j.quota > 0 {
 		j.quota = j.task.spec.quota()
