@@ -192,12 +192,16 @@ func (r *Report) endGroup(first int) {
 	aggregate(r.Jobs[first:], func(j *JobReport) *Side { return &j.Mixed })
 }
 
-// aggregate sets, for each of the jobs of a group, its percentage of the total bandwidth.
+// aggregate sets, for each of the jobs of a group, its percentage of the group's bandwidth, which as in fio is what all
+// of them moved in the time of the one that took longest.
 func aggregate(jobs []JobReport, side func(*JobReport) *Side) {
-	all := 0.0
+	bytes, longest := uint64(0), int64(1)
 	for i := range jobs {
-		all += float64(side(&jobs[i]).BWBytes) / 1024
+		s := side(&jobs[i])
+		bytes += s.IOBytes
+		longest = max(longest, s.Runtime)
 	}
+	all := float64(bytes) / 1024 / float64(longest) * 1000
 	for i := range jobs {
 		if s := side(&jobs[i]); all > 0 {
 			s.BWAgg = min(100*s.BWMean/all, 100)

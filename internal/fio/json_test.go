@@ -325,6 +325,25 @@ func TestGroups(t *testing.T) {
 	}
 }
 
+// TestShortJob: the bandwidth of a group is what its jobs moved in the time of the one that took longest, so that of jobs
+// with the same rate one that ends early has the same share of it, as with fio 3.33.
+func TestShortJob(t *testing.T) {
+	jobs, res := results(t)
+	for i, mib := range []uint64{10, 30} {
+		r := &res.Jobs[i]
+		r.Ops[loadgen.Read].Bytes = mib << 20
+		r.Duration = time.Duration(mib/10) * time.Second
+		r.Points = slices.Repeat([]loadgen.Point{{Length: time.Second, IOs: [3]uint64{2560}, Bytes: [3]uint64{10 << 20}}}, int(mib/10))
+	}
+	r := NewReport("nvmeinit 1", time.Unix(0, 0), nil)
+	r.Add(jobs, res, false)
+	for i := range r.Jobs {
+		if got := r.Jobs[i].Read.BWAgg; math.Abs(got-75) > 0.1 {
+			t.Errorf("job %d has %v%% of the bandwidth of its group, want 75%%", i, got)
+		}
+	}
+}
+
 // TestErrno: fio's error for wrong data differs from that of a failing device.
 func TestErrno(t *testing.T) {
 	for err, want := range map[error]int{errors.New("any"): 5, error(&loadgen.VerifyError{}): 84, error(&loadgen.LatencyError{}): 110} {
