@@ -27,6 +27,7 @@ type Job struct {
 	sized   [loadgen.Directions]sizing // which option set BS
 	step    int64                      // bytes from the offset of a clone to that of the next
 	stepBy  int                        // the same in percent of the namespace
+	seeded  bool                       // Seed was given by randseed
 	exitAll bool                       // when a clone ends, others end too
 	exits   exitWhat                   // which
 	given   []setting                  // in order: one that is repeated may add to what it said before
@@ -51,9 +52,12 @@ const defaultBlock = 4096
 // defaultChunk is fio's buffer_compress_chunk.
 const defaultChunk = 512
 
+// defaultSeed is the randseed of a job that is given none.
+const defaultSeed = 1
+
 // NewJob returns a job with fio's defaults.
 func NewJob(name string) *Job {
-	j := &Job{Spec: loadgen.Spec{Name: name, RW: "read", RWMixRead: 50, IODepth: 1, NumJobs: 1, Seed: 1, CompressChunk: defaultChunk}}
+	j := &Job{Spec: loadgen.Spec{Name: name, RW: "read", RWMixRead: 50, IODepth: 1, NumJobs: 1, Seed: defaultSeed, CompressChunk: defaultChunk}}
 	for op := range j.BS {
 		j.BS[op] = loadgen.Fixed(defaultBlock)
 	}

@@ -238,7 +238,11 @@ var options = []Option{
 	},
 	{
 		Name: "randseed", Type: "number", Example: "1", Default: "1", Usage: "seed of offsets and data",
-		set: func(j *Job, v string) (err error) { j.Seed, err = parseSeed(v); return err },
+		set: func(j *Job, v string) (err error) {
+			j.Seed, err = parseSeed(v)
+			j.seeded = true
+			return err
+		},
 	},
 	{
 		Name: "refill_buffers", Flag: true,
@@ -513,10 +517,15 @@ func setLatencyShare(j *Job, v string) error {
 	return nil
 }
 
+// setRandRepeat chooses a seed, unless the job has been given one: as in fio, that counts wherever it is.
 func setRandRepeat(j *Job, v string) error {
 	var repeat bool
 	err := boolean(&repeat, v)
-	if err == nil && !repeat {
+	switch {
+	case err != nil || j.seeded:
+	case repeat:
+		j.Seed = defaultSeed
+	default:
 		j.Seed = rand.Uint64()
 	}
 	return err

@@ -410,6 +410,21 @@ func TestTurnedOff(t *testing.T) {
 	}
 }
 
+// TestSeed: a randseed counts wherever it is given, as in fio, and a job after [global] can ask for a randseed that repeats
+// again.
+func TestSeed(t *testing.T) {
+	f, err := Parse("x.fio", strings.NewReader("[global]\nrandrepeat=0\n[any]\n[repeated]\nrandrepeat=1\n[given]\nrandseed=7\n"+
+		"[given before]\nrandseed=8\nrandrepeat=0\n[given before 1]\nrandseed=9\nrandrepeat=1\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []uint64{0, NewJob("").Seed, 7, 8, 9} {
+		if j := f.Jobs[i]; i > 0 && j.Seed != want || i == 0 && j.Seed < 10 {
+			t.Errorf("%s: seed %d, want %d", j.Name, j.Seed, want)
+		}
+	}
+}
+
 // TestClone: of what a copy is given nothing shows in another copy.
 func TestClone(t *testing.T) {
 	j := NewJob("test")
