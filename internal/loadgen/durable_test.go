@@ -150,17 +150,31 @@ func TestEndFsync(t *testing.T) {
 	}
 }
 
-// TestSync: every write is durable when it ends, no read is.
-func TestSync(t *testing.T) {
+// TestEndFsyncOfFailed: a job that failed doesn't flush, as in fio.
+func TestEndFsyncOfFailed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &opLog{}
-		s := spec("randrw")
-		s.Sync = true
-		res := mustRun(t, &fakeDevice{seen: l.note}, s)
-		if n := int(res.Ops[Write].IOs); l.fua != n || n == 0 || res.Ops[Read].IOs == 0 {
-			t.Errorf("%d of %d writes are durable", l.fua, n)
+		s := spec("write")
+		s.EndFsync, s.IODepth = true, 1
+		if _, err := runOne(&fakeDevice{seen: l.note, failAt: 3}, s); err == nil || len(l.ops) != 3 {
+			t.Errorf("%v; operations %v", err, l.ops)
 		}
 	})
+}
+
+// TestSync: every write is durable when it ends, also one that follows a trim; no read or trim is.
+func TestSync(t *testing.T) {
+	for _, rw := range []string{"randrw", "trimwrite"} {
+		synctest.Test(t, func(t *testing.T) {
+			l := &opLog{}
+			s := spec(rw)
+			s.Sync = true
+			res := mustRun(t, &fakeDevice{seen: l.note}, s)
+			if n := int(res.Ops[Write].IOs); l.fua != n || n == 0 || n == len(l.ops) {
+				t.Errorf("%s: %d of %d writes are durable, of %d operations", rw, l.fua, n, len(l.ops))
+			}
+		})
+	}
 }
 
 // TestHowMuch: what ends a job without a runtime.

@@ -86,7 +86,7 @@ func (j *job) flush(io *IO) {
 // endSync makes io the flush that ends a job that writes, if requested. Called with mu held, when nothing is outstanding
 // and nothing else will come.
 func (j *job) endSync(io *IO) bool {
-	if s := j.task.spec; !s.EndFsync || !s.Does(Write) || j.synced || j.checking || j.err != nil {
+	if s := j.task.spec; !s.EndFsync || !s.Does(Write) || j.synced || j.err != nil {
 		return false
 	}
 	j.synced = true

@@ -397,8 +397,8 @@ func TestNoPace(t *testing.T) {
 		s.RateIOPS[Read], s.Runtime, other.Runtime = 1000, time.Minute, time.Minute
 		began, d := time.Now(), &fakeDevice{delay: time.Millisecond}
 		_, err := Run(t.Context(), d, []Spec{s, other}, Options{pace: func(*pacer) (func(), error) { return nil, none }})
-		if took := time.Since(began); !errors.Is(err, none) || took > time.Second || d.lent.Load() != 0 {
-			t.Errorf("%v after %v, %d buffers are left", err, took, d.lent.Load())
+		if took := time.Since(began); !errors.Is(err, none) || took > time.Second || d.lent.Load() != 0 || d.depth.Load() != 0 {
+			t.Errorf("%v after %v, %d buffers are left, %d operations under way", err, took, d.lent.Load(), d.depth.Load())
 		}
 	})
 }

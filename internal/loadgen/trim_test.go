@@ -186,6 +186,15 @@ func testVerifyTrims(t *testing.T) {
 	if g := Group(res.Jobs); g.Verified == 0 || g.Verified >= fakeSize || g.Ops[Trim].IOs < 1000 {
 		t.Errorf("%d bytes verified of those that %d trims left", g.Verified, g.Ops[Trim].IOs)
 	}
+	// One that begins when all is written trims a part of it.
+	specs = []Spec{verifySpec("write"), verifySpec("trim")}
+	specs[1].Delay, specs[1].Offset, specs[1].Size = time.Second, fakeSize/2, fakeSize/4
+	if res, err = Run(t.Context(), d, specs, Options{}); err != nil {
+		t.Fatal(err)
+	}
+	if g := Group(res.Jobs); g.Verified != fakeSize*3/4 {
+		t.Errorf("%d bytes verified, want all but the quarter that was trimmed", g.Verified)
+	}
 	for _, rw := range []string{"trimwrite", "randtrimwrite"} {
 		if g, err := runOne(d, verifySpec(rw)); err != nil || g.Verified != fakeSize {
 			t.Errorf("%s: %d bytes verified, %v", rw, g.Verified, err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -358,6 +359,24 @@ func TestVerifyBacklog(t *testing.T) {
 	}
 }
 
+// TestVerifyBacklogOrder: whenever so many writes are unread, those that the batch says are read back, the oldest first.
+func TestVerifyBacklogOrder(t *testing.T) {
+	const all, half = "w0 w1 w2 w3 r0 r1 r2 r3 w4 w5 w6 w7", "w0 w1 w2 w3 r0 r1 w4 w5 r2 r3 w6 w7"
+	for batch, want := range map[int64]string{0: all, 2: half, 4: all, 8: all} {
+		synctest.Test(t, func(t *testing.T) {
+			s := verifySpec("write")
+			s.IODepth, s.NumberIOs, s.Backlog, s.BacklogBatch, s.Unread = 1, 8, 4, batch, true
+			var got []string
+			mustRun(t, &fakeDevice{data: make([]byte, fakeSize), seen: func(io *IO) {
+				got = append(got, fmt.Sprintf("%c%d", "rw"[io.Op], io.Offset/4096))
+			}}, s)
+			if text := strings.Join(got, " "); text != want {
+				t.Errorf("%d at a time: %s, want %s", batch, text, want)
+			}
+		})
+	}
+}
+
 // TestVerifyBacklogFinds: what is wrong ends the run soon after it was written.
 func TestVerifyBacklogFinds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -408,7 +427,7 @@ func crowded() Spec {
 // TestVerifyCrowded: writes under way never overlap, even if they fill the range to the last block; one that finds no
 // place ends the run.
 func TestVerifyCrowded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	device := func(t *testing.T) *fakeDevice {
 		var mu sync.Mutex
 		under := map[int64]bool{}
 		d := &fakeDevice{delay: time.Second, data: make([]byte, fakeSize)}
@@ -428,16 +447,19 @@ func TestVerifyCrowded(t *testing.T) {
 			}
 			under[io.Offset] = true
 		}
+		return d
+	}
+	synctest.Test(t, func(t *testing.T) {
+		d := device(t)
 		if _, err := Run(t.Context(), d, []Spec{crowded(), crowded()}, Options{}); err != nil || d.deepest.Load() != 16 {
 			t.Errorf("%v; %d at a time, want 16", err, d.deepest.Load())
 		}
 	})
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
-		d := &fakeDevice{delay: time.Second, data: make([]byte, fakeSize)}
 		third := crowded()
 		third.IODepth = 1
-		_, err := Run(t.Context(), d, []Spec{crowded(), crowded(), third}, Options{})
+		_, err := Run(t.Context(), device(t), []Spec{crowded(), crowded(), third}, Options{})
 		if took := time.Since(began); err == nil || !strings.Contains(err.Error(), "every place to write to is being written to") || took > 2*time.Second {
 			t.Errorf("after %v: %v", took, err)
 		}
