@@ -50,6 +50,8 @@ var socketRows = []row[softrnic.SocketStats]{
 		func(c softrnic.SocketStats) float64 { return float64(c.TxWaits) }},
 	{counter("udp_send_drops_total", "Datagrams that the system refused, or shared memory had no room for.", "device"),
 		func(c softrnic.SocketStats) float64 { return float64(c.TxDrops) }},
+	{counter("udp_segmentation_refusals_total", "Times that the system or a route refused to cut what was sent at once into datagrams: it takes one at a time from then on, which costs more.", "device"),
+		func(c softrnic.SocketStats) float64 { return float64(c.TxRefusals) }},
 }
 
 // Faults that are injected into packets.

@@ -25,6 +25,7 @@ type Endpoint struct {
 	unread   int
 	waiting  int // bytes in buffer from unread on
 	segments bool
+	refusing map[netip.AddrPort]bool // routes that can't segment, and whether they have refused
 
 	// What follows belongs to the receiving goroutine.
 	timer *time.Timer
@@ -55,6 +56,20 @@ func (e *Endpoint) Segmentation() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.segments
+}
+
+// Segments reports whether trains of several datagrams are accepted for dst.
+func (e *Endpoint) Segments(dst netip.AddrPort) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.segments && !e.refusing[dst]
+}
+
+// RefuseSegmentationTo is RefuseSegmentation for one destination, as when its route leads into a tunnel.
+func (e *Endpoint) RefuseSegmentationTo(dst netip.AddrPort) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.refusing = map[netip.AddrPort]bool{dst: false}
 }
 
 // RefuseSegmentation makes the next train of several datagrams fail with udp.ErrSegmentation,
@@ -130,6 +145,10 @@ func (e *Endpoint) check(t *udp.Train) error {
 		if e.config.NoSegmentation {
 			e.segments = false
 			return fault(udp.ErrSegmentation, "segment size %d of %d bytes", t.SegmentSize, t.Bytes)
+		}
+		if _, refuses := e.refusing[t.Dst]; refuses {
+			e.refusing[t.Dst] = true
+			return fault(udp.ErrSegmentation, "segment size %d of %d bytes on this way", t.SegmentSize, t.Bytes)
 		}
 	}
 	return nil

@@ -23,7 +23,8 @@ type conn struct {
 	cfg   Config
 
 	rcvbuf   int
-	segments atomic.Bool // UDP_SEGMENT may be used
+	segments atomic.Bool // UDP_SEGMENT may be used …
+	refused  refusals    // … except to these
 
 	// uses counts the calls that are inside the kernel with fd. Close adds closing to it, and
 	// the call that brings it to exactly closing closes the descriptor, so that its number
@@ -107,6 +108,10 @@ func (c *conn) MTU() int                  { return c.mtu }
 func (c *conn) RecvBuffer() int           { return c.rcvbuf }
 func (c *conn) Segmentation() bool        { return c.segments.Load() }
 func (c *conn) Counters() *Counters       { return &c.counters }
+
+func (c *conn) Segments(dst netip.AddrPort) bool {
+	return c.segments.Load() && (!c.refused.some.Load() || !c.refused.has(dst, time.Now()))
+}
 
 // Close wakes a blocked Recv, waits until no call uses the socket any more, and frees the port.
 // Calling it again does nothing.

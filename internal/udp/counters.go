@@ -20,6 +20,7 @@ type Counters struct {
 	TxSyscalls  atomic.Uint64
 	TxWaits     atomic.Uint64 // times the socket was full and Send waited for room
 	TxDrops     atomic.Uint64 // datagrams that the kernel refused, or for which shared memory had no room
+	TxRefusals  atomic.Uint64 // trains that the kernel or a route refused to segment
 }
 
 // Counted is a Conn that keeps Counters, as those from Listen do.

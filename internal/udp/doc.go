@@ -13,8 +13,9 @@
 // set Config.DisableSegmentation.
 //
 // When the kernel or the route refuses segmentation, Send stops before the refused train and returns ErrSegmentation
-// with the number of trains before it. From then on Segmentation reports false: the caller splits what is left into
-// trains of one datagram each, with checksums computed for Identification 0, and sends those.
+// with the number of trains before it. From then on Segments reports false, for all destinations if the kernel refused,
+// and for a minute for the train's own if only the route did: the caller splits what is left for those into trains of
+// one datagram each, with checksums computed for Identification 0, and sends those.
 //
 // # Neighbors
 //

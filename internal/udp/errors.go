@@ -12,7 +12,7 @@ var (
 	// ErrClosed is net.ErrClosed: the Conn was closed.
 	ErrClosed = net.ErrClosed
 	// ErrSegmentation means that the kernel or the route refused UDP_SEGMENT: the train was
-	// not sent, and from now on a train holds one datagram.
+	// not sent, and from now on a train holds one datagram, at least one to that destination.
 	ErrSegmentation = errors.New("segmentation offload refused: one datagram per train from now on")
 	// ErrTrain means that a Train contradicts itself or exceeds a limit; it was not sent.
 	ErrTrain = errors.New("malformed train")

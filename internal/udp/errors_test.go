@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/nvme-anywhere/nvmeof/internal/fuzzing"
+	"github.com/nvme-anywhere/nvmeof/internal/sandbox"
 )
 
 func TestListenErrors(t *testing.T) {
@@ -141,6 +142,67 @@ func TestRefusedSegmentation(t *testing.T) {
 	}
 	if got := a.Counters().TxDatagrams.Load(); got != 4 {
 		t.Errorf("%d datagrams counted, want 4", got)
+	}
+}
+
+// TestRouteRefusesSegmentation: what the route to one peer refuses is refused for that peer alone, until it is tried
+// again.
+func TestRouteRefusesSegmentation(t *testing.T) {
+	if !sandbox.Inside(t) {
+		return
+	}
+	a, b, other := listen(t, loop4, Config{}), listen(t, loop4, Config{}), listen(t, loop4, Config{})
+	if !a.Segmentation() {
+		t.Skip("the kernel has no UDP_SEGMENT")
+	}
+	sandbox.Refuse(t, unix.SYS_SENDMMSG, unix.EIO)
+	two := trainOf(b.LocalAddr(), pattern(100, 2), 50)
+	refused := func(dst *conn, asked bool) {
+		t.Helper()
+		two.Dst = dst.LocalAddr()
+		if n, err := a.Send([]Train{two}); n != 0 || !errors.Is(err, ErrSegmentation) || errors.Is(err, unix.EIO) != asked {
+			t.Errorf("Send took %d, %v; the kernel is to be asked: %v", n, err, asked)
+		}
+	}
+	refused(b, true)
+	refused(b, false)
+	if a.Segments(b.LocalAddr()) || !a.Segmentation() || !a.Segments(other.LocalAddr()) {
+		t.Errorf("segmentation to the one: %v, at all: %v, to the other: %v",
+			a.Segments(b.LocalAddr()), a.Segmentation(), a.Segments(other.LocalAddr()))
+	}
+	refused(other, true)
+	if k := a.Counters(); k.TxRefusals.Load() != 2 || k.TxDrops.Load() != 0 {
+		t.Errorf("%d refusals, %d dropped", k.TxRefusals.Load(), k.TxDrops.Load())
+	}
+}
+
+// TestRefusals: a refusal counts for a while, and many leave no more behind than there is room for.
+func TestRefusals(t *testing.T) {
+	var r refusals
+	to := func(i int) netip.AddrPort { return netip.AddrPortFrom(loop4, uint16(i)) }
+	now := time.Now()
+	r.add(to(1), now)
+	r.add(to(2), now.Add(refusedFor/2))
+	for _, c := range []struct {
+		port int
+		at   time.Duration
+		want bool
+	}{
+		{1, 0, true}, {3, 0, false}, {1, refusedFor - 1, true}, {1, refusedFor, false}, {2, refusedFor, true},
+		{2, refusedFor * 3 / 2, false},
+	} {
+		if got := r.has(to(c.port), now.Add(c.at)); got != c.want {
+			t.Errorf("port %d after %v: refused %v, want %v", c.port, c.at, got, c.want)
+		}
+	}
+	if r.some.Load() || len(r.until) != 0 {
+		t.Errorf("%d are left", len(r.until))
+	}
+	for i := range maxRefused + 1 {
+		r.add(to(i), now)
+	}
+	if n := len(r.until); n != 1 || !r.has(to(maxRefused), now) {
+		t.Errorf("%d are remembered", n)
 	}
 }
 

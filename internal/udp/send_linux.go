@@ -96,7 +96,7 @@ func (s *sender) add(c *conn, t *Train) error {
 	}
 	segmented := t.SegmentSize > 0 && t.SegmentSize < t.Bytes
 	if segmented {
-		if !c.segments.Load() {
+		if !c.Segments(t.Dst) {
 			return &OpError{Op: "send", Addr: t.Dst, Kind: ErrSegmentation}
 		}
 		if t.Datagrams() > MaxTrainSegments {
@@ -201,7 +201,7 @@ func (s *sender) flush(c *conn, trains []Train) (int, error) {
 		switch {
 		case (errno == unix.EAGAIN || errno == unix.ENOBUFS) && s.wait(c):
 		case c.refusesSegments(t, errno):
-			c.segments.Store(false)
+			c.counters.TxRefusals.Add(1)
 			return done, &OpError{Op: "send", Addr: t.Dst, Kind: ErrSegmentation, Err: errno}
 		case errno == unix.EBADF || errno == unix.ENOTSOCK || errno == unix.EFAULT:
 			return done, &OpError{Op: "send", Addr: t.Dst, Err: errno}
@@ -232,20 +232,28 @@ func (s *sender) wait(c *conn) bool {
 	return true
 }
 
-// refusesSegments reports whether an error means that the kernel or the route can't segment,
-// and not that the train is too large for its path: either may be answered with EINVAL.
+// refusesSegments reports whether an error means that the kernel or the route can't segment, and notes which of them:
+// the route answers EIO if what is sent there is encrypted (IPsec), or by an interface without checksums before Linux
+// 6.11. EINVAL may also mean that the train is too large for its path.
 func (c *conn) refusesSegments(t *Train, errno unix.Errno) bool {
 	if t.SegmentSize <= 0 || t.SegmentSize >= t.Bytes {
 		return false
 	}
 	switch errno {
-	case unix.EIO, unix.EOPNOTSUPP, unix.ENOPROTOOPT:
+	case unix.EIO:
+		c.refused.add(t.Dst, time.Now())
 		return true
+	case unix.EOPNOTSUPP, unix.ENOPROTOOPT:
 	case unix.EINVAL:
 		mtu, err := routeMTU(c.local.Addr(), c.scope, t.Dst)
-		return err == nil && t.SegmentSize+headerBytes(t.Dst.Addr()) <= mtu
+		if err != nil || t.SegmentSize+headerBytes(t.Dst.Addr()) > mtu {
+			return false
+		}
+	default:
+		return false
 	}
-	return false
+	c.segments.Store(false)
+	return true
 }
 
 // headerBytes returns the size of the IP and UDP headers.

@@ -52,6 +52,8 @@ type Conn interface {
 	// Segmentation reports whether a Train may hold more than one datagram. It may change from true to false once,
 	// after Send has returned ErrSegmentation.
 	Segmentation() bool
+	// Segments is Segmentation for trains to dst: it is also false for a while after the route there has refused one.
+	Segments(dst netip.AddrPort) bool
 
 	// Recv waits for datagrams and fills rx; it returns how many entries are filled, at least one. Only one goroutine
 	// may call it at a time. It returns ErrClosed after Close.

@@ -2,6 +2,7 @@ package fault
 
 import (
 	"math/rand/v2"
+	"net/netip"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -66,6 +67,9 @@ func (f *Conn) Faults() *Counters { return &f.counters }
 
 // Segmentation returns false: see the package documentation.
 func (f *Conn) Segmentation() bool { return false }
+
+// Segments is Segmentation.
+func (f *Conn) Segments(netip.AddrPort) bool { return false }
 
 // isCut reports whether nothing passes now.
 func (f *Conn) isCut(way Way) bool {

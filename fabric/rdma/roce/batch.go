@@ -156,22 +156,23 @@ func (t *txBatch) askAck(i int) {
 // seal forms trains of the packets from index first on, and computes their ICRCs: the IPv4 Identification that a packet
 // will have is its place in the train. It returns the index of the packet to go on with, at the latest that of the next
 // one whose destination is near.
-func (t *txBatch) seal(first int, segmentation bool, near func(netip.AddrPort) bool) int {
+func (t *txBatch) seal(first int, segments, near func(netip.AddrPort) bool) int {
 	t.trains, t.parts, t.firstOf = t.trains[:0], t.parts[:0], t.firstOf[:0]
 	var train *udp.Train
 	var of engine // whose packets are in the train
+	long := false // it may have several
 	start := 0    // of the train's parts
 	bytes := 0
 	for i := first; i < len(t.packets); i++ {
 		k := &t.packets[i]
-		if train == nil || !segmentation || train.Dst != k.dst || !k.engine.joins(of) ||
+		if train == nil || !long || train.Dst != k.dst || !k.engine.joins(of) ||
 			train.TrafficClass != k.trafficClass || !train.Fits(k.size, k.pieces+2) {
 			if bytes >= sealBytes || i > first && near(k.dst) {
 				return i
 			}
 			t.trains = append(t.trains, udp.Train{Dst: k.dst, TrafficClass: k.trafficClass, SegmentSize: k.size})
 			t.firstOf = append(t.firstOf, i)
-			train, of = &t.trains[len(t.trains)-1], k.engine
+			train, of, long = &t.trains[len(t.trains)-1], k.engine, segments(k.dst)
 			start, t.partEnd = len(t.parts), -1
 		}
 		switch id, next := uint16(train.Datagrams()), t.ahead(i); {

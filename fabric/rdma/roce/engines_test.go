@@ -34,6 +34,10 @@ func TestNumbersOfEngines(t *testing.T) {
 	}
 }
 
+// What txBatch.seal asks about destinations.
+func always(netip.AddrPort) bool { return true }
+func never(netip.AddrPort) bool  { return false }
+
 // TestTrainsOfEngines: only packets for one engine of a peer share a train, since a kernel may give the whole of it to
 // the socket of its first packet. Of the engines of a peer that isn't of our kind nothing is known. MADs are alone.
 func TestTrainsOfEngines(t *testing.T) {
@@ -62,7 +66,7 @@ func TestTrainsOfEngines(t *testing.T) {
 			b.gathered = append(b.gathered[:0], make([]byte, 64))
 			b.addTo(dst, e, flow, 0, 64, true)
 		}
-		b.seal(0, true, func(netip.AddrPort) bool { return false })
+		b.seal(0, always, never)
 		var got []int
 		for i := range b.trains {
 			got = append(got, b.trains[i].Datagrams())

@@ -35,7 +35,7 @@ func BenchmarkSeal(b *testing.B) {
 					}
 				}
 				for i := 0; i < len(t.packets); {
-					i = t.seal(i, true, func(netip.AddrPort) bool { return false })
+					i = t.seal(i, always, never)
 				}
 			}
 		})

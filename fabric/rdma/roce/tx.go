@@ -188,7 +188,7 @@ func (d *Device) send() {
 			next = d.put(next)
 			continue
 		}
-		next = t.seal(next, d.conn.Segmentation(), d.isNear)
+		next = t.seal(next, d.conn.Segments, d.isNear)
 		sent, err := d.sendTrains(t.trains)
 		switch {
 		case errors.Is(err, udp.ErrSegmentation):
@@ -209,7 +209,7 @@ func (d *Device) sendTrains(trains []udp.Train) (sent int, err error) {
 		sent += n
 		switch {
 		case err == nil && n > 0:
-		case errors.Is(err, udp.ErrSegmentation) && !d.conn.Segmentation() && sent < len(trains):
+		case errors.Is(err, udp.ErrSegmentation) && sent < len(trains) && !d.conn.Segments(trains[sent].Dst):
 			return sent, err
 		case errors.Is(err, udp.ErrClosed):
 			return sent, err

@@ -492,6 +492,42 @@ func TestSegmentationRefused(t *testing.T) {
 	})
 }
 
+// TestRouteRefusesSegmentation: what one peer's route refuses is sent there packet by packet, and to others in trains on.
+func TestRouteRefusesSegmentation(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPair(t, pairConfig{})
+		far := p.newSide(netip.MustParseAddr("192.0.2.77"))
+		defer far.dev.Close()
+		toFar := p.a.newQP(p.cfg)
+		p.ready(toFar, far.dev, far.qp)
+		p.ready(far.qp, p.a.dev, toFar)
+		conn := p.a.dev.conn.(*simnet.Endpoint)
+		conn.RefuseSegmentationTo(p.a.dev.peer(p.b.dev.self.Addr()))
+		const n = 50000
+		for id, q := range []verbs.QP{p.a.qp, toFar, p.a.qp} {
+			to := p.b
+			if q == toFar {
+				to = far
+			}
+			fill(p.a.buf[:n], id+1)
+			_, err := q.PostSend([]verbs.SendWR{{
+				WRID: uint64(id), Opcode: verbs.WRRDMAWrite, SGList: p.a.sge(0, n), RemoteAddr: to.mr.Addr(), RKey: to.mr.RKey(),
+			}})
+			check(t, err)
+			p.a.want(uint64(id), verbs.WCSuccess)
+			if !bytes.Equal(to.buf[:n], p.a.buf[:n]) {
+				t.Errorf("WRITE %d: other data", id)
+			}
+		}
+		// Received one by one, the packets of trains have another Identification than 0.
+		refused, other := p.b.dev.Counters()[RecoveredICRC], far.dev.Counters()[RecoveredICRC]
+		c := p.a.dev.Counters()
+		if !conn.Segmentation() || refused != 0 || other == 0 || c[Retransmitted] != 0 || c[SendErrors] != 0 {
+			t.Errorf("segmentation %v; %d packets of trains here, %d at the other; %s", conn.Segmentation(), refused, other, dump(p.a.dev))
+		}
+	})
+}
+
 func TestConfig(t *testing.T) {
 	for _, c := range []Config{{Engines: 9}, {Engine: 1}, {Engines: 2, Engine: 2}} {
 		wantErr(t, "config", c.Validate(), verbs.ErrInvalid)

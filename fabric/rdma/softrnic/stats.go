@@ -17,6 +17,7 @@ type SocketStats struct {
 	TxSyscalls    uint64
 	TxWaits       uint64 // times that the socket was full and sending waited
 	TxDrops       uint64 // datagrams that the system refused, or for which shared memory had no room
+	TxRefusals    uint64 // times that the system, or a route, refused to cut what was sent at once into datagrams
 }
 
 // SocketStats reads the counters of the RNIC's UDP socket.
@@ -27,5 +28,6 @@ func (n *RNIC) SocketStats() SocketStats {
 		RxShared: c.RxShared.Load(), RxKernelDrops: c.RxKernelDrops.Load(), RxTruncated: c.RxTruncated.Load(),
 		TxDatagrams: c.TxDatagrams.Load(), TxBytes: c.TxBytes.Load(), TxSyscalls: c.TxSyscalls.Load(),
 		TxShared: c.TxShared.Load(), TxWaits: c.TxWaits.Load(), TxDrops: c.TxDrops.Load(),
+		TxRefusals: c.TxRefusals.Load(),
 	}
 }
