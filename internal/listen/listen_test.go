@@ -2,9 +2,15 @@ package listen
 
 import (
 	"errors"
+	"log"
 	"net"
+	"slices"
 	"strconv"
+	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -107,24 +113,95 @@ func dial(host, port string) error {
 	return err
 }
 
-// failing is a listener whose Accept fails.
+// failing is a listener whose Accept fails with each of the errors, or succeeds for nil, and at the end waits for Close.
 type failing struct {
 	net.Listener
-	err error
+	errs   chan error
+	closed chan struct{}
 }
 
-func (f failing) Accept() (net.Conn, error) { return nil, f.err }
+func failingWith(errs ...error) failing {
+	f := failing{errs: make(chan error, len(errs)), closed: make(chan struct{})}
+	for _, err := range errs {
+		f.errs <- err
+	}
+	return f
+}
 
-// TestSteady: a server tries again where accepting fails for now, and ends where it fails for good.
+func (f failing) Accept() (net.Conn, error) {
+	select {
+	case <-f.closed:
+		return nil, &net.OpError{Op: "accept", Err: net.ErrClosed}
+	case err := <-f.errs:
+		if err != nil {
+			return nil, &net.OpError{Op: "accept", Err: err}
+		}
+		return new(net.TCPConn), nil
+	}
+}
+
+func (f failing) Close() error { close(f.closed); return nil }
+
+// logged returns what is logged until the test ends.
+func logged(t *testing.T) *strings.Builder {
+	t.Helper()
+	var b strings.Builder
+	before := log.Writer()
+	log.SetOutput(&b)
+	t.Cleanup(func() { log.SetOutput(before) })
+	return &b
+}
+
+// TestSteady: a server goes on where accepting fails for now, and ends where it fails for good.
 func TestSteady(t *testing.T) {
+	logged(t)
 	for err, passes := range map[error]bool{
-		unix.EMFILE: true, unix.ENOMEM: true, unix.ECONNABORTED: true, unix.EPERM: true, unix.EHOSTUNREACH: true,
+		unix.EMFILE: true, unix.ENOMEM: true, unix.ECONNABORTED: true, unix.EPERM: true, unix.EHOSTUNREACH: true, unix.ENOSPC: true,
 		net.ErrClosed: false, unix.EINVAL: false, unix.EBADF: false, unix.ENOTSOCK: false,
 	} {
-		_, got := Steady(failing{err: &net.OpError{Op: "accept", Err: err}}).Accept()
-		var passing interface{ Temporary() bool } // as net/http asks
-		if !errors.Is(got, err) || (errors.As(got, &passing) && passing.Temporary()) != passes {
-			t.Errorf("%v: it is %v, which is to pass: %v", err, got, passes)
-		}
+		synctest.Test(t, func(t *testing.T) {
+			c, got := Steady(failingWith(err, nil)).Accept()
+			if passes && (c == nil || got != nil) || !passes && !errors.Is(got, err) {
+				t.Errorf("%v: %v, %v; it is to pass: %v", err, c, got, passes)
+			}
+		})
 	}
+}
+
+// TestSteadySaysOnce: that accepting fails is said once, however long it does, and again when it had worked in between.
+func TestSteadySaysOnce(t *testing.T) {
+	said := logged(t)
+	synctest.Test(t, func(t *testing.T) {
+		errs := slices.Repeat([]error{unix.EMFILE}, 1000)
+		l := Steady(failingWith(append(append(errs, nil), unix.ENFILE, nil)...))
+		for _, want := range []string{unix.EMFILE.Error(), unix.ENFILE.Error()} {
+			said.Reset()
+			if _, err := l.Accept(); err != nil {
+				t.Error(err)
+			}
+			if text := said.String(); strings.Count(text, "\n") != 1 || !strings.Contains(text, want) {
+				t.Errorf("it is said:\n%s", text)
+			}
+		}
+	})
+}
+
+// TestSteadyCloses: Close ends an Accept that waits to try again, at once.
+func TestSteadyCloses(t *testing.T) {
+	logged(t)
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		l := Steady(failingWith(unix.EMFILE))
+		var closing sync.WaitGroup
+		closing.Go(func() {
+			synctest.Wait()
+			if err := l.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+		if _, err := l.Accept(); !errors.Is(err, net.ErrClosed) || time.Since(began) > 0 {
+			t.Errorf("%v after %v", err, time.Since(began))
+		}
+		closing.Wait()
+	})
 }

@@ -2,34 +2,51 @@ package listen
 
 import (
 	"errors"
+	"log"
 	"net"
+	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
 
+// steadyPause is how long a server waits after it couldn't accept.
+const steadyPause = 50 * time.Millisecond
+
 // Steady returns l for a server of net/http, which ends for good at an error of Accept that it doesn't know to pass. But
 // nearly all do: the system is short of something, or tells what became of a connection before it was accepted
-// (accept(2)). The server then says so, and tries again after a while. What never passes is that l is closed, or that
-// its descriptor is no longer a socket that listens.
-func Steady(l net.Listener) net.Listener { return steady{l} }
+// (accept(2)). Steady says so once, until it can accept again, and tries again after a while. What never passes is that
+// l is closed, or that its descriptor is no longer a socket that listens.
+func Steady(l net.Listener) net.Listener { return &steady{Listener: l, closed: make(chan struct{})} }
 
-type steady struct{ net.Listener }
+type steady struct {
+	net.Listener
+	close  sync.Once
+	closed chan struct{}
+}
 
-func (s steady) Accept() (net.Conn, error) {
-	c, err := s.Listener.Accept()
-	if err != nil && !final(err) {
-		err = passing{err}
+func (s *steady) Accept() (net.Conn, error) {
+	for failing := false; ; failing = true {
+		c, err := s.Listener.Accept()
+		if err == nil || final(err) {
+			return c, err
+		}
+		if !failing {
+			log.Printf("%v; clients wait until that has passed", err)
+		}
+		select {
+		case <-time.After(steadyPause):
+		case <-s.closed:
+		}
 	}
-	return c, err
+}
+
+// Close also ends the wait of an Accept.
+func (s *steady) Close() error {
+	s.close.Do(func() { close(s.closed) })
+	return s.Listener.Close()
 }
 
 func final(err error) bool {
 	return errors.Is(err, net.ErrClosed) || errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EBADF) || errors.Is(err, unix.ENOTSOCK)
 }
-
-// passing is a net.Error for which net/http tries again.
-type passing struct{ error }
-
-func (passing) Temporary() bool { return true }
-func (passing) Timeout() bool   { return false }
-func (e passing) Unwrap() error { return e.error }
