@@ -50,6 +50,7 @@ var testsMay = map[string][]string{
 	"internal/capture":      {"internal/..."},
 	"internal/cli":          {"internal/sandbox"},
 	"internal/control":      {"internal/sandbox"},
+	"internal/listen":       {"internal/sandbox"},
 	"internal/loadgen":      {"internal/sandbox"},
 	"examples":              {everything},
 }

@@ -2,6 +2,7 @@ package tcp
 
 import (
 	"errors"
+	"net"
 	"strings"
 	"testing"
 
@@ -25,12 +26,15 @@ func TestErrors(t *testing.T) {
 
 // TestAcceptExplained: an error for lack of descriptors says which limit to raise: the process's or the system's.
 func TestAcceptExplained(t *testing.T) {
-	for errno, remedy := range map[unix.Errno]string{unix.EMFILE: "LimitNOFILE", unix.ENFILE: "fs.file-max"} {
-		if err := explained(errno); !errors.Is(err, errno) || !strings.Contains(err.Error(), remedy) {
+	accept := func(err error) error { return &net.OpError{Op: "accept", Err: err} }
+	for errno, remedy := range map[unix.Errno]string{
+		unix.EMFILE: "LimitNOFILE", unix.ENFILE: "fs.file-max", unix.ENOSPC: "fs.epoll.max_user_watches",
+	} {
+		if err := explained(accept(errno)); !errors.Is(err, errno) || !strings.Contains(err.Error(), remedy) {
 			t.Errorf("%v, want it to name %s", err, remedy)
 		}
 	}
-	if said := explained(unix.ENOMEM).Error(); said != unix.ENOMEM.Error() {
-		t.Error(said)
+	if err := accept(unix.ENOMEM); explained(err) != err { //nolint:errorlint // the very same
+		t.Error(explained(err))
 	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/nvme-anywhere/nvmeof/fabric/tcp/socket"
 	"github.com/nvme-anywhere/nvmeof/internal/limitlog"
+	"github.com/nvme-anywhere/nvmeof/internal/listen"
 	"github.com/nvme-anywhere/nvmeof/internal/mem"
 	"github.com/nvme-anywhere/nvmeof/nvme/target"
 )
@@ -171,6 +172,8 @@ func explained(err error) error {
 		return fmt.Errorf("%w: hosts wait until other connections end; raise the limit of open files (ulimit -n, or LimitNOFILE= of systemd)", err)
 	case errors.Is(err, unix.ENFILE):
 		return fmt.Errorf("%w: hosts wait until something here closes files; raise the system's limit (sysctl fs.file-max)", err)
+	case listen.Unwatched(err):
+		return fmt.Errorf("%w: hosts wait until other sockets of this user are closed; raise the limit of what the system watches for it (sysctl fs.epoll.max_user_watches)", err)
 	}
 	return err
 }

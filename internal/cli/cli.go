@@ -13,6 +13,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
+
+	"github.com/nvme-anywhere/nvmeof/internal/listen"
 )
 
 // Exit codes.
@@ -119,6 +121,8 @@ func remedy(err error) string {
 		return "; raise the limit of open files (ulimit -n, or LimitNOFILE= of systemd)"
 	case errors.Is(err, unix.ENFILE):
 		return "; close files of other programs, or raise the system's limit (sysctl fs.file-max)"
+	case listen.Unwatched(err):
+		return "; the system watches no more sockets for this user: raise that limit (sysctl fs.epoll.max_user_watches)"
 	}
 	return ""
 }

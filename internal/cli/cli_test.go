@@ -118,6 +118,8 @@ func TestExecute(t *testing.T) {
 			"program: connect: too many open files; raise the limit of open files (ulimit -n, or LimitNOFILE= of systemd)\n"},
 		{"do", os.NewSyscallError("socket", unix.ENFILE), ExitFailure,
 			"program: socket: too many open files in system; close files of other programs, or raise the system's limit (sysctl fs.file-max)\n"},
+		{"do", &net.OpError{Op: "dial", Net: "tcp", Err: unix.ENOSPC}, ExitFailure,
+			"program: dial tcp: no space left on device; the system watches no more sockets for this user: raise that limit (sysctl fs.epoll.max_user_watches)\n"},
 		{"do", FileError("--out", "f", &fs.PathError{Op: "open", Path: "f", Err: fs.ErrNotExist}), ExitFailure, "program: --out f: file does not exist\n"},
 		{"do", FileError("--in", "f", os.NewSyscallError("getwd", fs.ErrNotExist)), ExitFailure, "program: --in f: the working directory has been removed"},
 		{"do", CreateError("--out", "f", fs.ErrExist), ExitFailure, "program: --out f exists already: remove it, or choose another name\n"},

@@ -2,8 +2,10 @@ package listen
 
 import (
 	"errors"
+	"io/fs"
 	"log"
 	"net"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nvme-anywhere/nvmeof/internal/sandbox"
 	"github.com/nvme-anywhere/nvmeof/internal/soon"
 )
 
@@ -102,6 +105,33 @@ func TestPlainTCP(t *testing.T) {
 	}
 	if protocol != unix.IPPROTO_TCP {
 		t.Errorf("protocol %d, want %d", protocol, unix.IPPROTO_TCP)
+	}
+}
+
+// TestUnwatched: when the system refuses to watch another socket, to listen or to connect fails with an error that is
+// told from one of a full disk.
+func TestUnwatched(t *testing.T) {
+	if !sandbox.Inside(t) {
+		return
+	}
+	there, err := TCP("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer there.Close()
+	sandbox.Refuse(t, unix.SYS_EPOLL_CTL, unix.ENOSPC)
+	_, listening := TCP("127.0.0.1:0")
+	connecting := dial("127.0.0.1", strconv.Itoa(there.Addr().(*net.TCPAddr).Port))
+	for _, err := range []error{listening, connecting} {
+		if !Unwatched(err) || !errors.Is(err, unix.ENOSPC) {
+			t.Errorf("%v: not told", err)
+		}
+	}
+	full := &net.OpError{Op: "listen", Net: "unix", Err: os.NewSyscallError("bind", unix.ENOSPC)}
+	for _, err := range []error{full, &fs.PathError{Op: "write", Err: unix.ENOSPC}, unix.ENOSPC, net.ErrClosed, nil} {
+		if Unwatched(err) {
+			t.Errorf("%v: taken for it", err)
+		}
 	}
 }
 
