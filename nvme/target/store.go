@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"sync"
 
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
@@ -39,7 +40,7 @@ func (ns *Namespace) loadState(what string) ([]byte, error) {
 	if store == nil {
 		return nil, nil
 	}
-	b, err := store.Load(ns.stateName(what))
+	b, err := ns.sub.t.loaded.load(store, ns.stateName(what))
 	if err != nil || b == nil {
 		return nil, err
 	}
@@ -56,13 +57,13 @@ func (ns *Namespace) loadState(what string) ([]byte, error) {
 // refuseFormer refuses a namespace of which an earlier version stored something, under a UUID that didn't depend on the
 // volume: otherwise a reservation or write protection would silently end.
 func (ns *Namespace) refuseFormer() error {
-	volume, former := volumeName(&ns.info), deriveUUID(ns.sub.nqn, ns.nsid, "")
+	volume, former := volumeName(&ns.info), ns.formerUUID()
 	if ns.store() == nil || volume == "" || ns.uuid != deriveUUID(ns.sub.nqn, ns.nsid, volume) {
 		return nil
 	}
 	for _, what := range namespaceStates {
 		name := namespaceState(what, former)
-		b, err := ns.store().Load(name)
+		b, err := ns.sub.t.loaded.load(ns.store(), name)
 		if err != nil {
 			return err
 		}
@@ -73,6 +74,9 @@ func (ns *Namespace) refuseFormer() error {
 	}
 	return nil
 }
+
+// formerUUID is the UUID that earlier versions derived for the namespace.
+func (ns *Namespace) formerUUID() [16]byte { return deriveUUID(ns.sub.nqn, ns.nsid, "") }
 
 // parseState parses state that was saved. It refuses what another version of the program added: what that says would end
 // silently, at the latest with the next Save.
@@ -176,21 +180,62 @@ func (s *Subsystem) saveState(what string, v any) error {
 // save saves in the Store unless the subsystem is closed. A command of a host that is being disconnected may come later
 // than that, when another subsystem may have the name, or another program the Store.
 func (s *Subsystem) save(name string, data []byte) error {
-	return s.storing(func() error { return s.t.store.Save(name, data) })
+	return s.storing(name, func() error { return s.t.store.Save(name, data) })
 }
 
 // unsave deletes what is kept under a name, unless the subsystem is closed.
 func (s *Subsystem) unsave(name string) error {
-	return s.storing(func() error { return s.t.store.Delete(name) })
+	return s.storing(name, func() error { return s.t.store.Delete(name) })
 }
 
 var errSubsystemClosed = errors.New("the subsystem is closed")
 
-func (s *Subsystem) storing(f func() error) error {
+func (s *Subsystem) storing(name string, f func() error) error {
 	s.stored.RLock()
 	defer s.stored.RUnlock()
 	if s.storedAll {
 		return errSubsystemClosed
 	}
+	defer s.t.loaded.forget(name)
 	return f()
+}
+
+// loaded is what CheckNamespaces has loaded of namespaces, for the AddNamespace that follows: by then a Store may fail
+// that didn't. It is what the Store has, since what is saved is forgotten here.
+type loaded struct {
+	mu   sync.Mutex
+	kept map[string][]byte
+}
+
+// load is store.Load, of what isn't there already.
+func (l *loaded) load(store Store, name string) ([]byte, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if b, found := l.kept[name]; found {
+		return b, nil
+	}
+	b, err := store.Load(name)
+	if err != nil {
+		return nil, err
+	}
+	if l.kept == nil {
+		l.kept = map[string][]byte{}
+	}
+	l.kept[name] = b
+	return b, nil
+}
+
+func (l *loaded) forget(names ...string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, name := range names {
+		delete(l.kept, name)
+	}
+}
+
+// forgetLoaded forgets what was loaded of a namespace.
+func (ns *Namespace) forgetLoaded() {
+	for _, what := range namespaceStates {
+		ns.sub.t.loaded.forget(ns.stateName(what), namespaceState(what, ns.formerUUID()))
+	}
 }

@@ -72,3 +72,63 @@ func (p anyPool) Open(_ string, size int64, blockSize int) (blockdev.Volume, err
 	}
 	return newTestVolume(size, blockSize), nil
 }
+
+// TestCheckedState: a namespace that was checked is added with what was stored of it, even if the Store has begun to
+// fail; but not with what a host has changed since, and a check finds what the operator has repaired.
+func TestCheckedState(t *testing.T) {
+	store := newMemStore()
+	tg := newTargetWith(t, func(c *Config) { c.Store = store })
+	sub := tg.Subsystem(testNQN)
+	var added []*Namespace
+	add := func(nsid uint32, gone ...uint32) {
+		t.Helper()
+		c := NamespaceConfig{NSID: nsid, Volume: newTestVolume(1<<20, 512), UUID: [16]byte{9}}
+		err := sub.CheckNamespaces(gone, []NamespaceConfig{c})
+		for _, nsid := range gone {
+			if !added[nsid-1].protected.Load() {
+				if _, err := added[nsid-1].protect(true); err != nil {
+					t.Fatal(err)
+				}
+			}
+			err = errors.Join(err, sub.RemoveNamespace(nsid))
+		}
+		if len(gone) == 0 { // otherwise what has changed is loaded
+			store.setErr(errors.New("disk on fire"))
+		}
+		ns, addErr := sub.AddNamespace(c)
+		store.setErr(nil)
+		if err := errors.Join(err, addErr); err != nil {
+			t.Fatal(err)
+		}
+		added = append(added, ns)
+	}
+	add(1)
+	add(2, 1) // which a host protects after the check
+	if !added[1].protected.Load() {
+		t.Error("what a host has protected isn't any more")
+	}
+	if err := sub.RemoveNamespace(2); err != nil {
+		t.Fatal(err)
+	}
+	add(3)
+	if !added[2].protected.Load() {
+		t.Error("what was protected when it was checked isn't any more")
+	}
+	if err := sub.RemoveNamespace(3); err != nil {
+		t.Fatal(err)
+	}
+	name, c := added[2].stateName(stateProtected), NamespaceConfig{NSID: 4, Volume: newTestVolume(1<<20, 512), UUID: [16]byte{9}}
+	good, _ := store.Load(name)
+	for _, x := range []struct {
+		content []byte
+		want    error
+	}{{[]byte("{"), ErrState}, {good, nil}, {[]byte("{"), ErrState}} {
+		store.put(name, x.content)
+		if err := sub.CheckNamespaces(nil, []NamespaceConfig{c}); !errors.Is(err, x.want) {
+			t.Errorf("a check of %q: %v, want %v", x.content, err, x.want)
+		}
+	}
+	if _, err := sub.AddNamespace(c); !errors.Is(err, ErrState) {
+		t.Errorf("after a check that failed: %v", err)
+	}
+}

@@ -38,7 +38,7 @@ func (s *Subsystem) AddNamespace(c NamespaceConfig) (*Namespace, error) {
 
 // CheckNamespaces is for callers that must know that AddNamespace will succeed before they do something that can't be
 // undone. It returns the error that AddNamespace would for one of added, in this order, when those with the NSIDs removed
-// are gone.
+// are gone. What is stored of them is loaded now, and only anew if it is saved meanwhile.
 func (s *Subsystem) CheckNamespaces(removed []uint32, added []NamespaceConfig) error {
 	s.change.Lock()
 	defer s.change.Unlock()
@@ -55,7 +55,7 @@ func (s *Subsystem) CheckNamespaces(removed []uint32, added []NamespaceConfig) e
 		}
 		err := c.Validate()
 		if err == nil {
-			_, table, err = s.ready(c, table)
+			_, table, err = s.ready(c, table, true)
 		}
 		if err != nil {
 			return within(s.nqn, err)
@@ -90,9 +90,9 @@ func (s *Subsystem) addNamespace(c NamespaceConfig) (*Namespace, error) {
 	return ns, nil
 }
 
-// ready makes a namespace with what is stored of it, and the table that includes it and those of others. Called with
-// change held.
-func (s *Subsystem) ready(c *NamespaceConfig, others []*Namespace) (*Namespace, []*Namespace, error) {
+// ready makes a namespace with what is stored of it, and the table that includes it and those of others. For a check,
+// that is loaded, and kept for the next time. Called with change held.
+func (s *Subsystem) ready(c *NamespaceConfig, others []*Namespace, check bool) (*Namespace, []*Namespace, error) {
 	table := slices.Clone(others)
 	nsid := c.NSID
 	if nsid == 0 {
@@ -115,10 +115,17 @@ func (s *Subsystem) ready(c *NamespaceConfig, others []*Namespace) (*Namespace, 
 	if err := ns.distinct(others); err != nil {
 		return nil, nil, err
 	}
-	if err := ns.refuseFormer(); err != nil {
-		return nil, nil, fmt.Errorf("namespace %d: %w", nsid, err)
+	if check {
+		ns.forgetLoaded()
 	}
-	if err := errors.Join(ns.loadReservation(), ns.loadBad(), ns.loadProtection()); err != nil {
+	err := ns.refuseFormer()
+	if err == nil {
+		err = errors.Join(ns.loadReservation(), ns.loadBad(), ns.loadProtection())
+	}
+	if !check || err != nil {
+		ns.forgetLoaded()
+	}
+	if err != nil {
 		return nil, nil, fmt.Errorf("namespace %d: %w", nsid, err)
 	}
 	table[nsid-1] = ns
@@ -127,7 +134,7 @@ func (s *Subsystem) ready(c *NamespaceConfig, others []*Namespace) (*Namespace, 
 
 // insert puts a namespace into the table. Called with change held.
 func (s *Subsystem) insert(c *NamespaceConfig) (*Namespace, error) {
-	ns, table, err := s.ready(c, *s.namespaces.Load())
+	ns, table, err := s.ready(c, *s.namespaces.Load(), false)
 	if err != nil {
 		return nil, err
 	}

@@ -24,6 +24,7 @@ type Target struct {
 	log    *slog.Logger
 	epoch  time.Time // Now counts from here
 	store  Store     // nil: nothing persists
+	loaded loaded    // from store, by CheckNamespaces
 
 	auth      atomic.Pointer[Authentication] // nil: no host has to authenticate itself
 	computing authTurns                      // of authentications
