@@ -13,13 +13,18 @@ import (
 )
 
 // CreateFile creates a file that must not exist yet. It appears with all of data or not at all, and when CreateFile
-// returns without an error it survives a power failure.
+// returns without an error it survives a power failure. After an error it isn't there, so that the caller can try again.
 func CreateFile(path string, data []byte, mode fs.FileMode) error {
-	return place(path, data, mode, nil, os.Link) // os.Link, unlike os.Rename, never replaces a file
+	named, err := place(path, data, mode, nil, os.Link) // os.Link, unlike os.Rename, never replaces a file
+	if named && err != nil {
+		_ = os.Remove(path)
+	}
+	return err
 }
 
-// ReplaceFile replaces the content of a file, in the same way. The file keeps its permissions, and its owner and group
-// if the program may set them; a new file gets mode. A symbolic link stays, and the file that it points to is replaced.
+// ReplaceFile replaces the content of a file, in the same way; only after an error of the disk it may have the new
+// content, too. The file keeps its permissions, and its owner and group if the program may set them; a new file gets
+// mode. A symbolic link stays, and the file that it points to is replaced.
 func ReplaceFile(path string, data []byte, mode fs.FileMode) error {
 	switch file, err := filepath.EvalSymlinks(path); {
 	case err == nil:
@@ -28,11 +33,15 @@ func ReplaceFile(path string, data []byte, mode fs.FileMode) error {
 		return err // usually of a dangling link
 	}
 	var owner *syscall.Stat_t
-	if was, err := os.Stat(path); err == nil {
+	switch was, err := os.Stat(path); {
+	case err == nil:
 		mode = was.Mode().Perm()
 		owner, _ = was.Sys().(*syscall.Stat_t)
+	case !errors.Is(err, fs.ErrNotExist):
+		return err
 	}
-	return place(path, data, mode, owner, os.Rename)
+	_, err := place(path, data, mode, owner, os.Rename)
+	return err
 }
 
 // missing reports whether a name doesn't exist, not even as a link.
@@ -41,18 +50,23 @@ func missing(path string) bool {
 	return errors.Is(err, fs.ErrNotExist)
 }
 
-// place creates a file next to path, if possible with the given owner, and calls name to give it its final name.
-// Meanwhile it waits for the disk.
-func place(path string, data []byte, mode fs.FileMode, owner *syscall.Stat_t, name func(from, to string) error) (err error) {
-	aio.Apart(func() { err = placeHere(path, data, mode, owner, name) })
-	return err
+// place creates a file next to path, if possible with the given owner, and calls name to give it its final name; named
+// says whether it has that. Meanwhile it waits for the disk.
+func place(path string, data []byte, mode fs.FileMode, owner *syscall.Stat_t, name func(from, to string) error) (named bool, err error) {
+	aio.Apart(func() { named, err = placeHere(path, data, mode, owner, name) })
+	return named, err
 }
 
-func placeHere(path string, data []byte, mode fs.FileMode, owner *syscall.Stat_t, name func(from, to string) error) error {
+func placeHere(path string, data []byte, mode fs.FileMode, owner *syscall.Stat_t, name func(from, to string) error) (named bool, err error) {
+	dir, err := os.Open(filepath.Dir(path)) // first: later it may fail, and leave what is done in doubt
+	if err != nil {
+		return false, err
+	}
+	defer dir.Close()
 	removeAbandoned(path)
 	f, err := createBeside(path)
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer f.Close()           // after the file has its name, or none any more
 	defer os.Remove(f.Name()) // if it was renamed, nothing is there any more
@@ -61,12 +75,12 @@ func placeHere(path string, data []byte, mode fs.FileMode, owner *syscall.Stat_t
 	}
 	_, err = f.Write(data)
 	if err := errors.Join(err, f.Chmod(mode), f.Sync()); err != nil {
-		return err
+		return false, err
 	}
 	if err := name(f.Name(), path); err != nil {
-		return err
+		return false, err
 	}
-	return SyncDir(filepath.Dir(path))
+	return true, syncNames(dir)
 }
 
 // createBeside creates a file that is to become path, which only its owner may read, and locks it, so that nobody takes

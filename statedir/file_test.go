@@ -2,6 +2,7 @@ package statedir
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -168,7 +169,8 @@ func TestNothingDurable(t *testing.T) {
 	}
 }
 
-// TestNameNotDurable: the caller gets an error if the system can't make the name of a file durable.
+// TestNameNotDurable: the caller gets an error if the system can't make the name of a file durable, and can create it
+// once the system can.
 func TestNameNotDurable(t *testing.T) {
 	for name, do := range map[string]func(string, []byte, fs.FileMode) error{"create": CreateFile, "replace": ReplaceFile} {
 		t.Run(name, func(t *testing.T) {
@@ -180,8 +182,45 @@ func TestNameNotDurable(t *testing.T) {
 			if err := do(path, []byte("one"), 0o600); !failed() || !errors.Is(err, unix.EIO) {
 				t.Errorf("%v; refused: %v", err, failed())
 			}
+			if name == "create" {
+				if err := CreateFile(path, []byte("one"), 0o600); err != nil {
+					t.Errorf("created again: %v", err)
+				}
+			}
 			is(t, path, "one", 0o600)
 		})
+	}
+}
+
+// TestReplaceShort: whichever call fails for lack of something, a file has its old content after an error, and the new
+// one without, and always the same permissions.
+func TestReplaceShort(t *testing.T) {
+	for name, c := range map[string]struct {
+		call  uint32
+		errno unix.Errno
+		made  int // calls to make the file
+		calls int // to replace it
+	}{"descriptors": {unix.SYS_OPENAT, unix.EMFILE, 1, 3}, "memory": {unix.SYS_NEWFSTATAT, unix.ENOMEM, 0, 6}} {
+		for before := range c.calls {
+			t.Run(fmt.Sprintf("%s after %d calls", name, before), func(t *testing.T) {
+				if !sandbox.Inside(t) {
+					return
+				}
+				failed := sandbox.FailLater(t, c.call, c.errno, c.made+before) // first, as it answers until the directory is gone
+				path := filepath.Join(t.TempDir(), "a")
+				if err := errors.Join(os.WriteFile(path, []byte("old"), 0o600), os.Chmod(path, 0o640)); err != nil {
+					t.Fatal(err)
+				}
+				want := "new"
+				if err := ReplaceFile(path, []byte("new"), 0o600); err != nil {
+					want = "old"
+					if !failed() || !errors.Is(err, c.errno) {
+						t.Errorf("%v; refused: %v", err, failed())
+					}
+				}
+				is(t, path, want, 0o640)
+			})
+		}
 	}
 }
 

@@ -261,7 +261,7 @@ func TestApart(t *testing.T) {
 	})
 	look("a file of a Dir", err, called, held)
 	called, held = false, false
-	err = place(filepath.Join(t.TempDir(), "a"), nil, 0o600, nil, func(string, string) error {
+	_, err = place(filepath.Join(t.TempDir(), "a"), nil, 0o600, nil, func(string, string) error {
 		called, held = true, hangtest.Busy()
 		return nil
 	})
