@@ -1,6 +1,9 @@
 package roce
 
 import (
+	"runtime"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -12,6 +15,16 @@ import (
 // complete as soon as an early ACK has waited for the same batch. Its place in the send queue may then be another
 // request's, which leaves once, in its turn.
 func TestLocalInvBehindAckedSend(t *testing.T) {
+	for tries := 1; !localInvBehindAckedSend(t); tries++ {
+		if tries == 100 {
+			t.Fatal("no requests are posted between the ACK and the next batch")
+		}
+	}
+}
+
+// localInvBehindAckedSend returns false if it didn't come to that: the Local Invalidate didn't wait, or the ACK came after
+// a retry had begun, or the goroutine that sends has put the next batch together before other requests were posted.
+func localInvBehindAckedSend(t *testing.T) (inTime bool) {
 	var held *heldConn
 	r := newRaw(t, pairConfig{timeout: patient, wrap: func(c udp.Conn) udp.Conn {
 		held = &heldConn{c, make(chan (<-chan struct{}), 1)}
@@ -39,33 +52,46 @@ func TestLocalInvBehindAckedSend(t *testing.T) {
 	held.hold <- second
 	close(first)
 	isHeld()
+	var batch uint64
+	waits := inside(s, func(q *qp) bool { batch = d.tx.gen; return q.req.cur != q.req.tail })
 	r.send(r.ack(rawPSN))
-	for kept := 0; kept < 20; { // until the engine waits for what is being sent, with the lock
-		time.Sleep(time.Millisecond)
-		if kept++; d.mu.TryLock() {
-			d.mu.Unlock()
-			kept = 0
-		}
-	}
-	more := make([]verbs.SendWR, fewSlots+1)
-	for i := range more {
-		more[i] = verbs.SendWR{WRID: 3, Opcode: verbs.WRSend}
-	}
-	posted := make(chan error, 1)
+	awaitLockIn("(*Device).quiesce") // the engine waits for what is being sent, with the device's lock
 	go func() {
-		_, err := s.qp.PostSend(more)
-		posted <- err
+		awaitLockIn("localInvBehindAckedSend")
+		close(second)
 	}()
-	time.Sleep(20 * time.Millisecond) // in which it begins to wait for the lock
-	close(second)
-	check(t, <-posted)
+	d.mu.Lock()
+	more := fewSlots + 1
+	if inTime = waits && d.tx.gen == batch && d.Counters()[EarlyRetransmit] == 0; inTime {
+		q := s.qp.(*qp)
+		for range more { // as PostSend does
+			check(t, q.queueSend(&verbs.SendWR{WRID: 3, Opcode: verbs.WRSend}))
+		}
+		d.markReady(q)
+	}
+	d.mu.Unlock()
 	check(t, <-sent)
 	s.want(1, verbs.WCSuccess)
 	s.want(2, verbs.WCSuccess)
+	if !inTime {
+		return false
+	}
 	for inside(s, func(q *qp) bool { return q.req.cur != q.req.tail }) {
 		time.Sleep(time.Millisecond)
 	}
-	if n := inside(s, func(q *qp) int { return q.req.max.Diff(q.req.una) }); n != len(more) {
-		t.Errorf("%d requests are on their way, want %d", n, len(more))
+	if n := inside(s, func(q *qp) int { return q.req.max.Diff(q.req.una) }); n != more {
+		t.Errorf("%d requests are on their way, want %d", n, more)
+	}
+	return true
+}
+
+// awaitLockIn returns when a goroutine waits for a lock in a function of this package.
+func awaitLockIn(function string) {
+	stacks := make([]byte, 1<<20)
+	for !slices.ContainsFunc(strings.Split(string(stacks[:runtime.Stack(stacks, true)]), "\n\n"), func(stack string) bool {
+		state, calls, _ := strings.Cut(stack, "\n")
+		return strings.Contains(state, "[sync.Mutex.Lock") && strings.Contains(calls, "/roce."+function+"(")
+	}) {
+		time.Sleep(time.Millisecond)
 	}
 }
