@@ -45,7 +45,8 @@ type Device struct {
 	nextVA uint64
 	gsi    qp1
 
-	siblings *siblings // nil if the device has its address to itself
+	siblings  *siblings     // nil if the device has its address to itself
+	keptUntil time.Duration // until when no handler is called unless the engine has caught up; 0: they are called
 
 	// For sending.
 	sending      bool

@@ -76,9 +76,9 @@ const (
 // returns the rest.
 func (d *Device) turnOver(got []udp.Received) []udp.Received {
 	now := d.now()
+	d.mu.Lock()
 	late := now-d.rx.turned > standstill
 	d.rx.turned = now
-	d.mu.Lock()
 	for late && d.turn { // the turn of the timer, which was late too, and would call handlers for what is received too soon
 		d.over.Wait()
 	}
@@ -99,6 +99,7 @@ func (d *Device) turnOver(got []udp.Received) []udp.Received {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if mine || d.takeTurn() {
+		d.releaseCalls()
 		d.finishTurn(1)
 	}
 	return got
@@ -109,6 +110,8 @@ func (d *Device) turnOver(got []udp.Received) []udp.Received {
 // may have had the same work done elsewhere, and other work after that. So connection management is told before the
 // handlers are called. The caller has the turn.
 func (d *Device) catchUp(got []udp.Received, now time.Duration) {
+	d.rx.late = true
+	defer func() { d.rx.late = false }()
 	for bytes := 0; bytes < catchUpBytes; {
 		for i := range got {
 			d.receive(&got[i], now)
@@ -122,6 +125,12 @@ func (d *Device) catchUp(got []udp.Received, now time.Duration) {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	d.settleMADs()
+}
+
+// settleMADs tells connection management of the datagrams that are waiting, if handlers are to be called behind them,
+// and waits until those have taken effect. The device's lock is held, and released meanwhile; the caller has the turn.
+func (d *Device) settleMADs() {
 	settle := d.gsi.settle
 	if d.gsi.in.n == 0 || len(d.calls) == 0 || settle == nil {
 		return
@@ -161,7 +170,7 @@ func (d *Device) callAndSend(rounds int) (more bool) {
 	d.acksDue()
 	d.posts = 0
 	d.transmit(rounds)
-	return d.hasCalls() || len(d.faults) > 0
+	return (d.hasCalls() || len(d.faults) > 0) && !d.keepsCalls()
 }
 
 func (d *Device) endTurn() {
@@ -255,6 +264,10 @@ func (d *Device) hasCalls() bool {
 // order in which they arose. So nothing has to wait for something that keeps coming, and the completion that says what
 // went wrong comes before the event that says that something did. The device's lock is held, but not during the calls.
 func (d *Device) dispatch() {
+	if d.keepsCalls() {
+		return
+	}
+	d.releaseCalls()
 	d.dispatchMADs()
 	n := min(len(d.calls), callsAtOnce)
 	for i := range n {

@@ -3,6 +3,7 @@ package roce
 import (
 	"net/netip"
 	"strconv"
+	"time"
 )
 
 // Several devices may share an address, each with a socket and an engine of its own, so that more than one processor
@@ -106,19 +107,48 @@ func (d *Device) isStray(packet []byte, src netip.Addr, marked bool) bool {
 func (d *Device) passStrays() {
 	for i := range d.rx.strays {
 		s := &d.rx.strays[i]
-		s.of.adopt(s)
+		s.of.adopt(s, d.rx.late)
 	}
 	clear(d.rx.strays)
 	d.rx.strays = d.rx.strays[:0]
 }
 
-// adopt takes a packet that another device's socket received. Called by that device's engine.
-func (d *Device) adopt(s *stray) {
+// strayTime is how long what may have lain in another device's socket for long waits for our own engine, which may have
+// stood still as well. If there is nothing in its socket it doesn't come.
+const strayTime = 2 * time.Millisecond
+
+// adopt takes a packet that another device's socket received, and has handlers called for it. Called by that device's
+// engine. late says that the packet may have lain there for long: then our own socket may have the news that the peer
+// has given up meanwhile (see catchUp), which our engine has to find first.
+func (d *Device) adopt(s *stray, late bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.closed {
 		return
 	}
-	d.take(s.packet, s.src, s.marked, d.now())
+	now := d.now()
+	if late && now-d.rx.turned > standstill && d.keptUntil == 0 {
+		d.keptUntil = now + strayTime
+	}
+	d.take(s.packet, s.src, s.marked, now)
 	d.turnInPassing()
+}
+
+// keepsCalls reports whether no handler may be called yet, and if so, sees to it that they are called in time. The
+// device's lock is held.
+func (d *Device) keepsCalls() bool {
+	if d.keptUntil <= d.now() {
+		return false
+	}
+	d.wakeAt(d.keptUntil)
+	return true
+}
+
+// releaseCalls lets handlers be called from now on, behind what connection management is to know. The device's lock is
+// held, and may be released meanwhile; the caller has the turn.
+func (d *Device) releaseCalls() {
+	if d.keptUntil != 0 {
+		d.keptUntil = 0
+		d.settleMADs()
+	}
 }

@@ -14,7 +14,8 @@ import (
 type rxState struct {
 	received [udp.RecvBatch]udp.Received
 	packet   wire.Packet
-	turned   time.Duration // when the last turn began
+	turned   time.Duration // when the last turn began; the device's lock guards it
+	late     bool          // what is received may have waited for long
 
 	// The flow of the last packets.
 	src  netip.AddrPort

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
+	"github.com/nvme-anywhere/nvmeof/internal/simnet"
 )
 
 // TestStraysOfBusyDevice: an engine that gives a packet to another device of its address goes on with its own packets,
@@ -44,7 +45,7 @@ func TestStraysOfBusyDevice(t *testing.T) {
 		d.markReady(s.qp.(*qp))
 		d.mu.Unlock()
 		began := time.Now()
-		d.adopt(&stray{of: d, src: addrA})
+		d.adopt(&stray{of: d, src: addrA}, false)
 		if took := time.Since(began); took > 0 {
 			t.Errorf("the engine calls handlers of another device for %v", took)
 		}
@@ -54,4 +55,73 @@ func TestStraysOfBusyDevice(t *testing.T) {
 			t.Errorf("the handler was called %d times, want %d", n, rounds)
 		}
 	})
+}
+
+// beside makes a device that shares the address, and returns the peer by whose packets that one is reached instead.
+func (c *catcher) beside() *rawPeer {
+	c.t.Helper()
+	net := simnet.New(1)
+	net.SetDefault(simnet.Link{Latency: rawLatency})
+	socket, err := net.Listen(c.dst, simnet.Config{MTU: 9000})
+	check(c.t, err)
+	other, err := Open(socket, Config{Engines: 2, Engine: 1})
+	check(c.t, err)
+	c.t.Cleanup(func() { _ = other.Close() })
+	Join([]*Device{c.dev.dev, other}, func([]byte) int { return 0 })
+	through := *c.rawPeer
+	through.conn, err = net.Listen(c.conn.LocalAddr(), simnet.Config{MTU: 9000})
+	check(c.t, err)
+	return &through
+}
+
+// TestLateStrays: what may have lain in the socket of another device of the address for long is handed on behind the MADs
+// that lie in either socket, also in the turn of another goroutine; and soon if there are none.
+func TestLateStrays(t *testing.T) {
+	for name, tc := range map[string]struct {
+		strayMAD, ownMAD, turn, awake bool
+		at                            time.Duration
+		want                          []string
+	}{
+		"MAD in the own socket":             {ownMAD: true, want: []string{"MAD", "settle", "command"}},
+		"MAD in the own socket, and a turn": {ownMAD: true, turn: true, want: []string{"MAD", "settle", "command"}},
+		"MAD in the other socket":           {strayMAD: true, at: strayTime, want: []string{"MAD", "settle", "command"}},
+		"no MAD":                            {at: strayTime, want: []string{"command"}},
+		"a device that works":               {awake: true, want: []string{"command"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := newCatcher(t, pairConfig{})
+				d, other := c.dev.dev, c.beside()
+				time.Sleep(2 * standstill)
+				if tc.awake {
+					c.send(c.commands(1)...)
+					c.handled("command")
+				}
+				if tc.turn {
+					d.mu.Lock()
+					d.takeTurn()
+					d.mu.Unlock()
+				}
+				strays := c.commands(1)
+				if tc.strayMAD {
+					strays = append(strays, c.bye())
+				}
+				other.send(strays...)
+				if !tc.awake {
+					c.handled()
+				}
+				if tc.turn {
+					d.mu.Lock()
+					d.finishTurn(roundsOfOthers)
+					d.mu.Unlock()
+					c.handled()
+				}
+				if tc.ownMAD {
+					c.send(c.bye())
+				}
+				time.Sleep(tc.at)
+				c.handled(tc.want...)
+			})
+		})
+	}
 }
