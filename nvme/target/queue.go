@@ -153,15 +153,17 @@ func (q *Queue) Expect(cmd *nvme.Command) {
 }
 
 // notReady ends a command to a controller that isn't enabled, or is shut down. If the controller has ended, the command
-// isn't answered: its connection is about to end, which makes the host send the command again, perhaps by another path.
-// An error with Do Not Retry would make it give up.
+// isn't answered, nor is the first half of a fused operation that the queue holds: its connection is about to end, which
+// makes the host send the commands again, perhaps by another path. An error with Do Not Retry would make it give up.
 func (r *Request) notReady() {
 	q := r.engine.q
 	if q.qid == 0 || !q.ctrl.ended() {
 		r.respond(nvme.StatusCommandSequence | nvme.StatusDNR)
 		return
 	}
-	q.state.CompareAndSwap(queueConnected, queueDraining)
+	if !q.state.CompareAndSwap(queueConnected, queueDraining) && q.state.CompareAndSwap(queueFused, queueDraining) {
+		q.keep(q.fused)
+	}
 	q.keep(r)
 }
 

@@ -303,33 +303,53 @@ func TestReset(t *testing.T) {
 }
 
 // TestCommandsOfEndedController: a command that arrives when the controller has ended, but the connection of its queue
-// hasn't, isn't answered: hosts would take the error as final.
+// hasn't, isn't answered: hosts would take the error as final. Nor is the first half of a fused operation whose second it
+// is.
 func TestCommandsOfEndedController(t *testing.T) {
+	read := ioCommand(nvme.OpRead, 0, 1, 0)
+	compare, write := fusedCommand(nvme.OpCompare, nvme.FuseFirst, 0, 1), fusedCommand(nvme.OpWrite, nvme.FuseSecond, 0, 1)
 	for name, end := range map[string]func(*controller){
 		"fatal": func(c *controller) { c.csts |= nvme.CSTSFatal },
 		"gone":  func(c *controller) { c.dead = true },
 	} {
-		t.Run(name, func(t *testing.T) {
-			tg := newTarget(t, newTestVolume(1<<20, 4096))
-			s := connect(t, tg, testNQN)
-			c := tg.controller(s.cntlid)
-			c.mu.Lock()
-			end(c)
-			c.mu.Unlock()
-			c.live.Store(false)
-			read := s.io.start(ioCommand(nvme.OpRead, 0, 1, 0), make([]byte, 4096))
-			if read.answered() {
-				t.Errorf("answered with %v", read.wait().Status())
-			}
-			c.mu.Lock()
-			c.dead = false
-			c.mu.Unlock()
-			s.admin.hangUp(nil)
-			s.io.waitClosed()
-			if st := read.wait().Status(); st != nvme.StatusAbortSQDeleted {
-				t.Errorf("it is given back with %v", st)
-			}
-		})
+		for what, cmds := range map[string]struct{ before, after []nvme.Command }{
+			"read":        {nil, []nvme.Command{read}},
+			"pair":        {nil, []nvme.Command{compare, write}},
+			"second half": {[]nvme.Command{compare}, []nvme.Command{write, read}},
+		} {
+			t.Run(name+" "+what, func(t *testing.T) {
+				tg := newTarget(t, newTestVolume(1<<20, 4096))
+				s := connect(t, tg, testNQN)
+				c := tg.controller(s.cntlid)
+				var all []*fakeRequest
+				start := func(cmds []nvme.Command) {
+					for _, cmd := range cmds {
+						all = append(all, s.io.start(cmd, make([]byte, 4096)))
+					}
+				}
+				start(cmds.before)
+				c.mu.Lock()
+				end(c)
+				c.mu.Unlock()
+				c.live.Store(false)
+				start(cmds.after)
+				for _, r := range all {
+					if r.answered() {
+						t.Errorf("answered with %v", r.wait().Status())
+					}
+				}
+				c.mu.Lock()
+				c.dead = false
+				c.mu.Unlock()
+				s.admin.hangUp(nil)
+				s.io.waitClosed()
+				for _, r := range all {
+					if st := r.wait().Status(); st != nvme.StatusAbortSQDeleted {
+						t.Errorf("it is given back with %v", st)
+					}
+				}
+			})
+		}
 	}
 }
 
