@@ -29,6 +29,8 @@ func (r *Request) setWriteProtect() {
 		r.fail(nvme.StatusFeatureNotChangeable, offCDW11)
 	case state == writeProtected && !ns.fixed: // even if it is protected: another host may be lifting that
 		ns.exclude(r, func() { r.commitWrites(ns) })
+	case !r.use(ns): // until it is saved: what is stored may be another namespace's when this one is gone
+		r.fail(nvme.StatusInvalidNamespace, offNSID)
 	default:
 		r.saving(func() { r.respond(r.protect(ns, state == writeProtected)) })
 	}

@@ -129,6 +129,35 @@ func (s *heldStore) next(t *testing.T) func() {
 	return func() { close(release) }
 }
 
+// TestProtectionLiftedWhileRemoved: a namespace stays until what is stored of its write protection is changed. Otherwise
+// another one with its UUID would be protected by what a host has lifted, or lose what another host has set.
+func TestProtectionLiftedWhileRemoved(t *testing.T) {
+	store := &heldStore{newMemStore(), make(chan chan struct{})}
+	tg := newTargetWith(t, func(c *Config) { c.Store = store }, newTestVolume(1<<20, 512))
+	s := connectAs(t, tg, 1)
+	defer s.close()
+	first := s.admin.start(setFeature(nvme.FeatWriteProtect, 1, writeProtected), nil)
+	store.next(t)()
+	first.wait()
+	lift := s.admin.start(setFeature(nvme.FeatWriteProtect, 1, writeOpen), nil)
+	lifted := store.next(t)
+	sub := tg.Subsystem(testNQN)
+	ns := sub.namespace(1)
+	wait, err := sub.TakeNamespace(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ns.users() == 0 {
+		t.Error("it can go while its protection is being lifted")
+	}
+	lifted()
+	if st := lift.wait().Status(); !st.OK() {
+		t.Errorf("lifted with status %#x", uint16(st))
+	}
+	wait()
+	s.admin.fails(setFeature(nvme.FeatWriteProtect, 1, writeOpen), nil, nvme.StatusInvalidNamespace|dnr)
+}
+
 // TestProtectionWhileLifted: a host protects a namespace from which another host is just lifting the protection. What
 // is written in between is durable, or there is nothing.
 func TestProtectionWhileLifted(t *testing.T) {
