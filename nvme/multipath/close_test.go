@@ -164,6 +164,41 @@ func TestCloseWaitsForTimers(t *testing.T) {
 	}
 }
 
+// TestCloseWaitsForStopWaiting: Close returns when the requests have ended that StopWaiting ends.
+func TestCloseWaitsForStopWaiting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 1)
+		s, n := r.connect()
+		s.Controllers()[0].Identify().CRDT1 = 0xffff // 109 minutes
+		r.links[0].set(func(l *link) {
+			l.answer = func(_ *nvme.Command, cqe *nvme.Completion) { cqe.SetStatus(nvme.StatusCommandInterrupted | 1<<11) }
+		})
+		ending, leave := false, make(chan struct{})
+		q := &host.Request{Done: func(*host.Request) { ending = true; <-leave }}
+		q.Cmd.SetFlush(1)
+		n.Lane(0).SubmitOne(q)
+		synctest.Wait()
+		go s.StopWaiting()
+		synctest.Wait()
+		if !ending || q.Err != nil {
+			t.Fatalf("it ended: %v, with %v", ending, q.Err)
+		}
+		r.links[0].set(func(l *link) { l.answer = nil })
+		closed := make(chan error, 1)
+		go func() { closed <- s.Close() }()
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if len(closed) != 0 {
+			t.Error("Close returned while a request ends")
+		}
+		close(leave)
+		if err := <-closed; err != nil {
+			t.Error(err)
+		}
+		r.close(s)
+	})
+}
+
 // TestUseAfterClose: whether or not a path was live, a closed subsystem says that it is closed, and shows no path that is
 // connected or tried.
 func TestUseAfterClose(t *testing.T) {

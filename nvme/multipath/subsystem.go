@@ -232,6 +232,10 @@ func (s *Subsystem) end(err error) {
 func (s *Subsystem) StopWaiting() {
 	s.mu.Lock()
 	s.impatient = true
+	if !s.closing { // later, Close has taken what waited
+		s.work.Add(1)
+		defer s.work.Done()
+	}
 	spaces := slices.Clone(s.spaces)
 	var delayed []*host.Request
 	for _, n := range spaces {
