@@ -11,7 +11,7 @@ import (
 // share it, unless the user said otherwise. One entry of a queue always stays free.
 func (f *benchFlags) shape(cfg *host.Config) {
 	if f.conn.queues == 0 {
-		cfg.Queues = (f.mostJobs() + f.controllers - 1) / f.controllers
+		cfg.Queues = min((f.mostJobs()+f.controllers-1)/f.controllers, maxQueues)
 	}
 	if f.queueSizeGiven {
 		return
