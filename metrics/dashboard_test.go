@@ -116,6 +116,32 @@ func TestDashboard(t *testing.T) {
 	}
 }
 
+// TestAlertsShown: panels show what alerts count.
+func TestAlertsShown(t *testing.T) {
+	rules, err := os.ReadFile("alerts/nvmeof.yml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var shown []string
+	for _, p := range readDashboard(t).Panels {
+		for _, q := range p.Targets {
+			shown = append(shown, metricName.FindAllString(q.Expr, -1)...)
+		}
+	}
+	counters := 0
+	for _, name := range metricName.FindAllString(string(rules), -1) {
+		if strings.HasSuffix(name, "_total") {
+			counters++
+			if !slices.Contains(shown, name) {
+				t.Errorf("no panel shows %s", name)
+			}
+		}
+	}
+	if counters < 10 {
+		t.Errorf("only %d counters found: are the alerts read right?", counters)
+	}
+}
+
 // TestToldApart: queries, legends and alerts that use a number also use what it is unique within: an NSID is unique in a
 // subsystem, and several targets may have subsystems of one name (by default they do); a CNTLID is unique in a target.
 func TestToldApart(t *testing.T) {
