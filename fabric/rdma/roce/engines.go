@@ -137,7 +137,7 @@ func (d *Device) adopt(s *stray, late bool) {
 // keepsCalls reports whether no handler may be called yet, and if so, sees to it that they are called in time. The
 // device's lock is held.
 func (d *Device) keepsCalls() bool {
-	if d.keptUntil <= d.now() {
+	if d.keptUntil == 0 || d.keptUntil <= d.now() {
 		return false
 	}
 	d.wakeAt(d.keptUntil)
