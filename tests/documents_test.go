@@ -182,7 +182,9 @@ func allTests(t *testing.T) map[string]bool {
 // others.
 func TestDocumentedFiles(t *testing.T) {
 	name := regexp.MustCompile(`\b[a-z_0-9]+\.go\b`)
-	for _, room := range []string{"nvme/target", "fabric/rdma/roce", "cmd/nvmeinit", "blockdev", "persist"} {
+	for _, room := range []string{
+		"nvme/target", "nvme/host", "fabric/rdma/roce", "fabric/tcp", "cmd/nvmetgt", "cmd/nvmeinit", "blockdev", "persist", "internal/loadgen",
+	} {
 		doc := string(readFile(t, "../"+room+"/doc.go"))
 		_, table, found := strings.Cut(doc, "# Where to change what")
 		if !found {

@@ -1,4 +1,3 @@
-// Command nvmetgt exports volumes as NVMe namespaces over RDMA and TCP.
 package main
 
 import (

@@ -64,4 +64,21 @@
 // # Knobs
 //
 // TargetConfig and HostConfig; the zero value of each is what Linux peers expect. Counters reports what happened.
+//
+// # Where to change what
+//
+//	configuration, errors, what is counted           config.go, errors.go, counters.go
+//	receiving: a connection's turns, and its PDUs    reader.go, reader_pdu.go
+//	looking before sleeping, and who may             look.go, census.go
+//	sending: messages, and what one call gathers     writer.go, batch.go, plain.go
+//	digests of memory whose pages may be missing     digest.go
+//	ending a socket                                  linger.go
+//	who sees all bytes                               tap.go
+//	a host: the Transport                            host.go
+//	    a queue, and its commands                    host_conn.go, host_slot.go
+//	a target: the Listener, its discovery log entry  target.go, discovery.go
+//	    a connection, and how it ends                target_conn.go, target_end.go
+//	    what the engine wants of it (target.Conn)    target_engine.go
+//	    a command, its R2T and its response          target_request.go
+//	    hosts that don't send what was asked for     target_watch.go
 package tcp

@@ -59,4 +59,24 @@
 //
 // Everything may be called from any goroutine. Request.Done must not block, so it must not
 // call Do, Shutdown, Close or the methods of Namespace.
+//
+// # Where to change what
+//
+//	what callers configure, and the errors they get          config.go, errors.go
+//	the interface to transports                              transport.go
+//	connecting, enabling, Identify                           connect.go, enable.go, identify.go
+//	a controller; how it is shut down and closed             controller.go, close.go
+//	a queue, its requests, and those that wait for an entry  queue.go, request.go, waiting.go
+//	calls that wait for their command                        do.go
+//	commands that take too long or are cancelled: Abort      timeouts.go, abort.go
+//	keep alive; asynchronous events                          keepalive.go, events.go
+//	a namespace: opening it                                  namespace.go
+//	    reads, writes and the other commands; Copy           namespace_io.go, namespace_copy.go
+//	    transfers of several commands                        transfer.go
+//	    reservations                                         reservation.go
+//	creating and attaching namespaces; Format, Sanitize      management.go, erase.go
+//	features; log pages                                      features.go, log.go
+//	discovery: one controller, and those it refers to        discovery.go, crawl.go
+//	authentication                                           auth.go
+//	what is counted                                          counters.go
 package host
