@@ -214,20 +214,6 @@ func other(t *testing.T, path string) string {
 	return path + ".new"
 }
 
-// mountTmpfs mounts a file system in memory of the given size.
-func mountTmpfs(t *testing.T, size string) string {
-	dir := t.TempDir()
-	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size="+size); err != nil {
-		t.Skipf("mounting a small tmpfs needs root: %v", err)
-	}
-	t.Cleanup(func() {
-		if err := unix.Unmount(dir, 0); err != nil {
-			t.Error(err)
-		}
-	})
-	return dir
-}
-
 func TestFileInMemory(t *testing.T) {
 	dir := "/dev/shm"
 	f, err := os.CreateTemp(dir, "volume")
@@ -262,7 +248,7 @@ func TestFileInMemory(t *testing.T) {
 
 // TestFileFull fills the file system below: writes fail, and everything else continues.
 func TestFileFull(t *testing.T) {
-	t.Run("tmpfs", func(t *testing.T) { testFull(t, mountTmpfs(t, "1m"), blockdev.IOAuto) })
+	t.Run("tmpfs", func(t *testing.T) { testFull(t, disktest.Tmpfs(t, "1m"), blockdev.IOAuto) })
 	t.Run("direct", func(t *testing.T) { dir, _ := disktest.FailingFS(t); testFull(t, dir, blockdev.IODirect) })
 	t.Run("uring", func(t *testing.T) { dir, _ := disktest.FailingFS(t); testFull(t, dir, blockdev.IOUring) })
 }

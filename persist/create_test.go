@@ -237,11 +237,7 @@ func TestCreateUnmappableAtLast(t *testing.T) {
 // TestCreateWithoutMemory: if a tmpfs has no page left, not even to read a hole, creating a volume fails and leaves no
 // file behind; an existing empty file stays empty.
 func TestCreateWithoutMemory(t *testing.T) {
-	dir := t.TempDir()
-	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=64k"); err != nil {
-		t.Skipf("mounting a small tmpfs needs root: %v", err)
-	}
-	defer unix.Unmount(dir, 0)
+	dir := disktest.Tmpfs(t, "64k")
 	if err := os.WriteFile(filepath.Join(dir, "other"), make([]byte, mib), 0o600); !errors.Is(err, unix.ENOSPC) {
 		t.Fatalf("filling it: %v", err)
 	}

@@ -425,11 +425,7 @@ func TestCloseNotDurable(t *testing.T) {
 
 // TestFull fills the file system below a sparse mapping.
 func TestFull(t *testing.T) {
-	dir := t.TempDir()
-	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=1m"); err != nil {
-		t.Skipf("mounting a small tmpfs needs root: %v", err)
-	}
-	defer unix.Unmount(dir, 0)
+	dir := disktest.Tmpfs(t, "1m")
 	v, err := inPlace(filepath.Join(dir, "v"), blockdev.Options{Size: 8 * mib})
 	if err != nil {
 		t.Fatal(err)

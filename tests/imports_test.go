@@ -48,7 +48,7 @@ var testsMay = map[string][]string{
 	"internal/aio":          {"internal/sandbox"},
 	"internal/identity":     {"internal/sandbox"},
 	"internal/capture":      {"internal/..."},
-	"internal/cli":          {"internal/sandbox"},
+	"internal/cli":          {"internal/disktest", "internal/sandbox"},
 	"internal/control":      {"internal/sandbox"},
 	"internal/listen":       {"internal/sandbox"},
 	"internal/loadgen":      {"internal/sandbox"},

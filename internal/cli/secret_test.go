@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nvme-anywhere/nvmeof/internal/disktest"
 	"github.com/nvme-anywhere/nvmeof/internal/fuzzing"
 	"github.com/nvme-anywhere/nvmeof/nvme/dhchap"
 )
@@ -100,15 +101,7 @@ func TestSecretPipe(t *testing.T) {
 
 // TestCreateSecretFull: on a full disk no partial file is left behind, under any name.
 func TestCreateSecretFull(t *testing.T) {
-	dir := t.TempDir()
-	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=64k"); err != nil {
-		t.Skipf("mounting a small tmpfs needs root: %v", err)
-	}
-	t.Cleanup(func() {
-		if err := unix.Unmount(dir, 0); err != nil {
-			t.Error(err)
-		}
-	})
+	dir := disktest.Tmpfs(t, "64k")
 	path := filepath.Join(dir, "secrets")
 	err := CreateSecret("--secrets", path, strings.Repeat(hostA+" "+secretA+"\n", 1000))
 	if !errors.Is(err, unix.ENOSPC) || !strings.HasPrefix(err.Error(), "--secrets "+path+": no space left") {

@@ -59,13 +59,30 @@ func mount(t testing.TB, device, options string, mkfs []string) (dir string) {
 			t.Skipf("%v: %v: %s", line, err, out)
 		}
 	}
+	mustUnmount(t, dir)
+	return dir
+}
+
+// Tmpfs mounts a file system in memory of the given size, as 1m, and ends it as Mount does.
+func Tmpfs(t testing.TB, size string) (dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size="+size); err != nil {
+		t.Skipf("mounting a small tmpfs needs root: %v", err)
+	}
+	mustUnmount(t, dir)
+	return dir
+}
+
+// mustUnmount unmounts at the test's end what nothing may hold then.
+func mustUnmount(t testing.TB, dir string) {
+	t.Helper()
 	unmountAfter(t, dir)
 	t.Cleanup(func() {
 		if err := unix.Unmount(dir, 0); err != nil && !errors.Is(err, unix.EINVAL) { // the test may have unmounted it
 			t.Errorf("unmounting after all was closed: %v", err)
 		}
 	})
-	return dir
 }
 
 // unmountAfter has the file system at dir thawed, and unmounted unless it is already, at the test's end, or when this
