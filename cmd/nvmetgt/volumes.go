@@ -1,11 +1,14 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -142,7 +145,7 @@ func (s *server) volumeError(spec string, o *blockdev.Options, err error) error 
 	case op.Op == "lock": // while another program holds the lock it is "open"
 		text = "lock: " + text + ": its lock keeps other programs out; mount the file system with locks (flock on Lustre, local_lock=flock on NFS), or name a file elsewhere"
 	case errors.Is(err, blockdev.ErrBusy):
-		text = op.Kind.Error() + ": " + text
+		text = op.Kind.Error() + ": " + cmp.Or(s.user(op.Path), text)
 	case errors.Is(err, unix.EFBIG):
 		text += ": " + blockdev.TooLargeRemedy()
 	case errors.Is(err, fs.ErrNotExist) && statErr != nil && dirErr == nil && o.Size == 0 && !o.ReadOnly:
@@ -157,4 +160,30 @@ func (s *server) volumeError(spec string, o *blockdev.Options, err error) error 
 		return &cli.UsageError{Err: err}
 	}
 	return err
+}
+
+// user says which namespace of this target has a file, and what to do; it returns "" if none has. The change lock is
+// held, or no other goroutine exists yet.
+func (s *server) user(path string) string {
+	file, err := os.Stat(path)
+	if err != nil {
+		return ""
+	}
+	has := func(e *export) bool {
+		info := e.volume.Info()
+		other, err := os.Stat(info.Path)
+		return err == nil && os.SameFile(file, other)
+	}
+	for key, e := range s.exports {
+		if has(e) {
+			return fmt.Sprintf("namespace %d of %s has it; name another file, or remove that namespace first, and add this one then", key.nsid, key.nqn)
+		}
+	}
+	s.now.Lock()
+	going := slices.Collect(maps.Keys(s.going))
+	s.now.Unlock()
+	if slices.ContainsFunc(going, has) {
+		return "a namespace that was removed has it until its last command has ended; try again then"
+	}
+	return ""
 }

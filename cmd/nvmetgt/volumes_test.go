@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -11,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/nvme-anywhere/nvmeof/blockdev"
+	"github.com/nvme-anywhere/nvmeof/internal/cli"
 	"github.com/nvme-anywhere/nvmeof/internal/config"
 	"github.com/nvme-anywhere/nvmeof/internal/sandbox"
 	"github.com/nvme-anywhere/nvmeof/persist"
@@ -58,6 +60,51 @@ func TestNoSuchFile(t *testing.T) {
 		if _, err := s.openExport(exportKey{}, &config.Namespace{Volume: "nope.img"}); err == nil || err.Error() != want {
 			t.Errorf("%v; want %s", err, want)
 		}
+	}
+}
+
+// TestVolumeOfAnotherNamespace: who moves a volume to another namespace in one change is told where it is, and what to do
+// first; and who adds it again before a command of the removed namespace has ended, what to wait for.
+func TestVolumeOfAnotherNamespace(t *testing.T) {
+	const nqn = "nqn.2026-11.org.example:a"
+	path := filepath.Join(t.TempDir(), "disk.img")
+	cfg := func(nsid uint32, volume string) *config.Config {
+		return &config.Config{Subsystems: []config.Subsystem{{NQN: nqn, Namespaces: []config.Namespace{{NSID: nsid, Volume: volume, Size: 1 << 20}}}}}
+	}
+	at := freeEndpoint(t)
+	s := started(t, cfg(1, "freeze:manual:"+path), at)
+	defer s.close()
+	if err := os.Symlink(path, path+".link"); err != nil {
+		t.Fatal(err)
+	}
+	refused := func(next *config.Config, says string) {
+		t.Helper()
+		next.Listen = []cli.Endpoint{at}
+		if err := s.Apply(next, ""); !errors.Is(err, blockdev.ErrBusy) || !strings.Contains(err.Error(), says) {
+			t.Errorf("%v; want %q", err, says)
+		}
+	}
+	for _, volume := range []string{path, "check:" + path + ".link"} {
+		refused(cfg(2, volume), "namespace 1 of "+nqn+" has it; name another file, or remove that namespace first")
+	}
+	e := s.exports[exportKey{nqn, 1}]
+	s.toggle(e.volume)
+	ended := make(chan struct{})
+	e.volume.Submit(&blockdev.Request{Op: blockdev.OpFlush, Complete: func(*blockdev.Request) { close(ended) }})
+	next := cfg(3, "mem:1MiB")
+	next.Subsystems[0].Namespaces[0].Size, next.Listen = 0, []cli.Endpoint{at}
+	gone, err := s.apply(next, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	again := cfg(1, path)
+	again.Subsystems[0].Namespaces = append(again.Subsystems[0].Namespaces, next.Subsystems[0].Namespaces...)
+	refused(again, "a namespace that was removed has it")
+	s.toggle(e.volume)
+	<-ended
+	<-gone
+	if err := s.Apply(again, ""); err != nil {
+		t.Errorf("when the command has ended: %v", err)
 	}
 }
 
