@@ -290,8 +290,14 @@ func located(name string, err error) *FieldError {
 		fe.Err, tk = errors.New(y.GetMessage()), y.GetToken()
 	}
 	switch text := fe.Err.Error(); {
-	case strings.Contains(text, "'\t'"):
+	case strings.Contains(text, "'\t'"), strings.HasPrefix(text, "tab character"):
 		fe.Err = errors.New("the line is indented by a tab: want spaces")
+	case strings.HasSuffix(text, "is a reserved character"), text == "unexpected directive value. document not started":
+		fe.Err = errors.New("a value that begins with @, ` or % has to be in quotes")
+	case strings.Contains(text, "end token"):
+		fe.Err = errors.New("what is opened here by a bracket or brace isn't closed")
+	case text == "unexpected scalar value type":
+		fe.Err = errors.New("a value is missing: look for a comma too many")
 	case text == "non-map value is specified", text == "unexpected key name":
 		fe.Err = errors.New(`want keys with values, as "key: value"`)
 	case strings.HasPrefix(text, "duplicate key "):
