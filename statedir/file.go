@@ -70,8 +70,9 @@ func placeHere(path string, data []byte, mode fs.FileMode, owner *syscall.Stat_t
 	}
 	defer f.Close()           // after the file has its name, or none any more
 	defer os.Remove(f.Name()) // if it was renamed, nothing is there any more
-	if owner != nil {
-		_ = f.Chown(int(owner.Uid), int(owner.Gid)) // only root may give a file to anybody
+	// Only root may give a file to anybody; others may give it to a group that they are in.
+	if owner != nil && f.Chown(int(owner.Uid), int(owner.Gid)) != nil {
+		_ = f.Chown(-1, int(owner.Gid))
 	}
 	_, err = f.Write(data)
 	if err := errors.Join(err, f.Chmod(mode), f.Sync()); err != nil {

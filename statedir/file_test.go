@@ -6,7 +6,9 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"testing"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -139,6 +141,45 @@ func TestReplaceKeepsOwner(t *testing.T) {
 		t.Fatal(err)
 	}
 	is(t, path, "two", 0o640)
+	var st unix.Stat_t
+	if err := unix.Stat(path, &st); err != nil || st.Uid != 12 || st.Gid != 34 {
+		t.Errorf("it belongs to %d:%d, %v; want 12:34", st.Uid, st.Gid, err)
+	}
+}
+
+// TestReplaceKeepsGroup: a file keeps its group when somebody replaces it who is in that group, but isn't its owner:
+// otherwise the others of the group could no longer read it.
+func TestReplaceKeepsGroup(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can become somebody else")
+	}
+	dir := t.TempDir()
+	path := filepath.Join(dir, "a")
+	if err := errors.Join(os.WriteFile(path, []byte("one"), 0o600), os.Chown(path, 0, 34), os.Chmod(path, 0o660),
+		os.Chown(dir, 0, 34), os.Chmod(dir, 0o770), os.Chmod(filepath.Dir(dir), 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	replaced := make(chan error)
+	var denied unix.Errno
+	go func() {
+		runtime.LockOSThread() // for good: the thread ends with the goroutine
+		group := uint32(34)
+		_, _, groups := unix.RawSyscall(unix.SYS_SETGROUPS, 1, uintptr(unsafe.Pointer(&group)), 0)
+		_, _, gid := unix.RawSyscall(unix.SYS_SETGID, 12, 0, 0)
+		_, _, uid := unix.RawSyscall(unix.SYS_SETUID, 12, 0, 0)
+		if denied = groups | gid | uid; denied == 0 {
+			replaced <- ReplaceFile(path, []byte("two"), 0o600)
+		}
+		close(replaced)
+	}()
+	err := <-replaced
+	if denied != 0 {
+		t.Skipf("becoming somebody else: %v", denied)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	is(t, path, "two", 0o660)
 	var st unix.Stat_t
 	if err := unix.Stat(path, &st); err != nil || st.Uid != 12 || st.Gid != 34 {
 		t.Errorf("it belongs to %d:%d, %v; want 12:34", st.Uid, st.Gid, err)
