@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/bits"
+	"reflect"
 	"time"
 
 	"github.com/nvme-anywhere/nvmeof/blockdev"
@@ -65,7 +66,7 @@ type SubsystemConfig struct {
 type NamespaceConfig struct {
 	NSID uint32 // 1 to MaxNSID; 0: the lowest that is free
 	// Volume holds the blocks. If it is a blockdev.Resizer, hosts are told of each new size; the caller has to call
-	// Refresh.
+	// Refresh. A blockdev.Memory or blockdev.Registrar must be comparable, as a pointer is.
 	Volume blockdev.Volume
 
 	// UUID, NGUID and EUI64 identify the namespace globally and for good: no two namespaces of a subsystem have the
@@ -208,6 +209,11 @@ func (n *NamespaceConfig) Validate() error {
 	}
 	if n.Volume == nil {
 		return configError("%s has no volume", n.name())
+	}
+	_, shows := n.Volume.(blockdev.Memory)
+	_, registers := n.Volume.(blockdev.Registrar)
+	if (shows || registers) && !reflect.ValueOf(n.Volume).Comparable() { // Buffers has them in maps
+		return configError("%s: volumes of type %T can't be compared with one another: give a pointer", n.name(), n.Volume)
 	}
 	i := n.Volume.Info()
 	if i.BlockSize < blockdev.MinBlockSize || i.BlockSize > blockdev.MaxBlockSize || bits.OnesCount(uint(i.BlockSize)) != 1 {

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nvme-anywhere/nvmeof/blockdev"
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
@@ -394,6 +395,15 @@ func TestLimits(t *testing.T) {
 	}
 }
 
+// byValue is a volume that can't be compared.
+type byValue struct {
+	blockdev.Memory
+	info blockdev.Info
+	_    []byte
+}
+
+func (v byValue) Info() blockdev.Info { return v.info }
+
 func TestConfigRejected(t *testing.T) {
 	v := newTestVolume(1<<20, 512)
 	odd := newTestVolume(1<<20, 512)
@@ -420,6 +430,7 @@ func TestConfigRejected(t *testing.T) {
 		"block size":          ns(NamespaceConfig{Volume: odd}),
 		"size":                ns(NamespaceConfig{Volume: uneven}),
 		"no blocks":           ns(NamespaceConfig{Volume: empty}),
+		"volume by value":     ns(NamespaceConfig{Volume: byValue{info: v.info}}),
 		"port without addr":   {Ports: []Port{{Transport: nvme.TransportTCP}}},
 		"port transport":      {Ports: []Port{{Transport: 9}}},
 		"connections":         {Limits: Limits{Connections: -1}},
