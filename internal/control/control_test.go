@@ -348,6 +348,35 @@ func TestServeLeftBehind(t *testing.T) {
 	}
 }
 
+// TestCloseLeavesAnother: a program whose socket somebody removed doesn't remove, when it ends, that of another program
+// which has its name since.
+func TestCloseLeavesAnother(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "socket")
+	first, err := Serve(path, newFake(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	second, err := Serve(path, newFake(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := first.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := NewClient(path).Status(t.Context()); err != nil {
+		t.Errorf("when the first has ended: %v", err)
+	}
+	if err := second.Close(); err != nil {
+		t.Error(err)
+	}
+	if left, err := os.ReadDir(filepath.Dir(path)); err != nil || len(left) > 0 {
+		t.Errorf("left is %v, %v", left, err)
+	}
+}
+
 // TestServeAtOnce: of programs that find a socket left behind at the same time one serves it, and the others learn that.
 // Nothing else is left.
 func TestServeAtOnce(t *testing.T) {

@@ -28,24 +28,26 @@ const socketMode = 0o600
 type Server struct {
 	http http.Server
 	done chan error
+	path string
+	at   fs.FileInfo // of the socket
 }
 
 // Serve creates the socket, to which only the program's own user may connect, and serves t on it. A socket left behind
 // by a program that has ended is replaced.
 func Serve(path string, t Target) (*Server, error) {
-	l, err := create(path)
+	l, at, err := create(path)
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{http: http.Server{Handler: newHandler(t), ReadTimeout: requestDue}, done: make(chan error, 1)}
+	s := &Server{http: http.Server{Handler: newHandler(t), ReadTimeout: requestDue}, done: make(chan error, 1), path: path, at: at}
 	go func() { s.done <- s.http.Serve(listen.Steady(l)) }()
 	return s, nil
 }
 
-func create(path string) (net.Listener, error) {
+func create(path string) (net.Listener, fs.FileInfo, error) {
 	turn, err := takeTurn(path)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer turn()
 	dialer := net.Dialer{Timeout: time.Second}
@@ -53,15 +55,17 @@ func create(path string) (net.Listener, error) {
 		_ = c.Close() // listening there fails, too
 	} else if errors.Is(err, unix.ECONNREFUSED) && isSocket(path) {
 		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return nil, fmt.Errorf("control socket %s was left behind: %w", path, err)
+			return nil, nil, fmt.Errorf("control socket %s was left behind: %w", path, err)
 		}
 	}
 	config := net.ListenConfig{Control: restrict}
 	l, err := config.Listen(context.Background(), "unix", path)
 	if err != nil {
-		return nil, listenFailed(path, err)
+		return nil, nil, listenFailed(path, err)
 	}
-	return l, nil
+	l.(*net.UnixListener).SetUnlinkOnClose(false) // Close does it, if it is still this one
+	at, _ := os.Lstat(path)                       // what isn't there needs no removal
+	return l, at, nil
 }
 
 // turnPatience is how long other programs that start may take for their turns.
@@ -131,8 +135,16 @@ func listenFailed(path string, err error) error {
 	return fmt.Errorf("control socket %s: %w: choose another place", path, err)
 }
 
-// Close gives requests in progress a moment to end, and removes the socket.
+// Close gives requests in progress a moment to end, and removes the socket, unless another has its name by now: then
+// another program serves that, after somebody removed this one.
 func (s *Server) Close() error {
+	if turn, err := takeTurn(s.path); err == nil {
+		defer turn()
+	}
+	// While it is open no other file can have its number.
+	if at, err := os.Lstat(s.path); err == nil && os.SameFile(at, s.at) {
+		defer os.Remove(s.path)
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	err := s.http.Shutdown(ctx)
