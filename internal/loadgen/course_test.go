@@ -3,6 +3,7 @@ package loadgen
 import (
 	"context"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -70,6 +71,30 @@ func testPointsAfterRamp(t *testing.T) {
 			t.Errorf("point %d: %d operations in %v", i, p.IOs[Read], p.Length)
 		}
 	}
+}
+
+// Nor is what follows the end of a job with a rate, while an operation that was due before is still under way.
+func TestPointsAfterTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const runtime, stall = 190 * time.Millisecond, time.Second
+		s := spec("randread")
+		s.RateIOPS[Read], s.Runtime = 1000, runtime
+		open := make(chan struct{})
+		time.AfterFunc(stall, func() { close(open) })
+		var n atomic.Int32
+		d := &fakeDevice{delay: time.Microsecond, seen: func(*IO) { n.Add(1) }, ends: func(*IO) {
+			if n.Load() == 150 {
+				<-open
+			}
+		}}
+		res, err := Run(t.Context(), d, []Spec{s}, Options{pace: paceByTimer, Interval: 20 * time.Millisecond})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if j := &res.Jobs[0]; len(j.Points) != 9 || j.Ops[Read].Latency.Max() < int64(stall-runtime) {
+			t.Errorf("%d points of %v, and the longest operation took %v", len(j.Points), runtime, time.Duration(j.Ops[Read].Latency.Max()))
+		}
+	})
 }
 
 // Each window has what ended in it, even if that is nothing; a ramp is in none.

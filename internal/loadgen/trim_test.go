@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -111,26 +112,28 @@ func TestTrimWriteInOrder(t *testing.T) {
 		"a flush, and rests":      {1, 2, 2, 3, "0 trim, 1 write, 12 trim, 13 write, 24 sync, 25 trim, 26 write"},
 		"a flush amid operations": {1, 3, 2, 3, "0 trim, 1 write, 2 trim, 13 write, 14 sync, 15 trim, 16 write"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				var mu sync.Mutex
-				var got []string
-				began := time.Now()
-				s := spec("trimwrite")
-				s.IODepth, s.ThinkIOs, s.ThinkIssued, s.Fsync, s.NumberIOs = c.depth, c.thinkIOs, true, c.fsync, int64(c.pairs)
-				if c.thinkIOs > 0 {
-					s.ThinkTime = 10 * time.Millisecond
-				}
-				_, err := runOne(&fakeDevice{delay: time.Millisecond, seen: func(io *IO) {
-					mu.Lock()
-					defer mu.Unlock()
-					got = append(got, fmt.Sprint(time.Since(began).Milliseconds(), " ", io.Op))
-				}}, s)
-				if text := strings.Join(got, ", "); err != nil || text != c.want {
-					t.Errorf("%v: %s, want %s", err, text, c.want)
-				}
+		for _, issued := range slices.Compact([]bool{true, c.depth > 1}) { // one by one they begin as they end
+			t.Run(fmt.Sprint(name, issued), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					var mu sync.Mutex
+					var got []string
+					began := time.Now()
+					s := spec("trimwrite")
+					s.IODepth, s.ThinkIOs, s.ThinkIssued, s.Fsync, s.NumberIOs = c.depth, c.thinkIOs, issued, c.fsync, int64(c.pairs)
+					if c.thinkIOs > 0 {
+						s.ThinkTime = 10 * time.Millisecond
+					}
+					_, err := runOne(&fakeDevice{delay: time.Millisecond, seen: func(io *IO) {
+						mu.Lock()
+						defer mu.Unlock()
+						got = append(got, fmt.Sprint(time.Since(began).Milliseconds(), " ", io.Op))
+					}}, s)
+					if text := strings.Join(got, ", "); err != nil || text != c.want {
+						t.Errorf("%v: %s, want %s", err, text, c.want)
+					}
+				})
 			})
-		})
+		}
 	}
 }
 

@@ -360,18 +360,23 @@ func TestVerifyBacklog(t *testing.T) {
 }
 
 // TestVerifyBacklogOrder: whenever so many writes are unread, those that the batch says are read back, the oldest first.
+// That is in no figure of a job that ends within its ramp, either.
 func TestVerifyBacklogOrder(t *testing.T) {
 	const all, half = "w0 w1 w2 w3 r0 r1 r2 r3 w4 w5 w6 w7", "w0 w1 w2 w3 r0 r1 w4 w5 r2 r3 w6 w7"
 	for batch, want := range map[int64]string{0: all, 2: half, 4: all, 8: all} {
 		synctest.Test(t, func(t *testing.T) {
 			s := verifySpec("write")
 			s.IODepth, s.NumberIOs, s.Backlog, s.BacklogBatch, s.Unread = 1, 8, 4, batch, true
+			s.RampTime = time.Duration(batch) * time.Hour
 			var got []string
-			mustRun(t, &fakeDevice{data: make([]byte, fakeSize), seen: func(io *IO) {
+			res := mustRun(t, &fakeDevice{data: make([]byte, fakeSize), seen: func(io *IO) {
 				got = append(got, fmt.Sprintf("%c%d", "rw"[io.Op], io.Offset/4096))
 			}}, s)
 			if text := strings.Join(got, " "); text != want {
 				t.Errorf("%d at a time: %s, want %s", batch, text, want)
+			}
+			if r, w := res.Ops[Read].IOs, res.Ops[Write].IOs; r != 0 || w != 8 {
+				t.Errorf("%d at a time: %d reads and %d writes are in the figures", batch, r, w)
 			}
 		})
 	}
