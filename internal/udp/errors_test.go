@@ -3,6 +3,7 @@
 package udp
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -268,6 +269,29 @@ func TestKernelDropsAreCounted(t *testing.T) {
 	k := b.Counters()
 	if k.RxKernelDrops.Load() == 0 || k.RxDatagrams.Load()+k.RxKernelDrops.Load() != sent+1 {
 		t.Errorf("%d received, %d dropped, of %d", k.RxDatagrams.Load(), k.RxKernelDrops.Load(), sent+1)
+	}
+}
+
+// TestTruncated: what was received in part is discarded and counted, and what was received with it isn't.
+func TestTruncated(t *testing.T) {
+	for _, flag := range []int32{unix.MSG_TRUNC, unix.MSG_CTRUNC} {
+		a, b := listen(t, loop4, Config{}), listen(t, loop4, Config{DisableCoalescing: true})
+		for n := range 3 {
+			send(t, a, trainOf(b.LocalAddr(), pattern(100+n, 1), 200))
+		}
+		if n, errno := b.rx.call(b.fd, 3, unix.MSG_DONTWAIT); n != 3 || errno != 0 {
+			t.Fatal(n, errno)
+		}
+		b.rx.hdrs[1].hdr.Flags |= flag
+		rx := make([]Received, 3)
+		n := b.harvest(rx, 3)
+		if n != 2 || !bytes.Equal(rx[0].Buf, pattern(100, 1)) || !bytes.Equal(rx[1].Buf, pattern(102, 1)) {
+			t.Errorf("%#x: %d are received, of %d and %d bytes", flag, n, len(rx[0].Buf), len(rx[1].Buf))
+		}
+		if k := b.Counters(); k.RxTruncated.Load() != 1 || k.RxDatagrams.Load() != 2 || k.RxBytes.Load() != 202 || k.RxSyscalls.Load() != 1 {
+			t.Errorf("%#x: %d truncated, %d datagrams of %d bytes by %d calls", flag,
+				k.RxTruncated.Load(), k.RxDatagrams.Load(), k.RxBytes.Load(), k.RxSyscalls.Load())
+		}
 	}
 }
 

@@ -84,6 +84,34 @@ func TestRecvFailsLong(t *testing.T) {
 	}
 }
 
+// TestSendFull: of what the system has no room for, each Send waits for a while in total, and then drops the rest.
+func TestSendFull(t *testing.T) {
+	for _, errno := range []unix.Errno{unix.ENOBUFS, unix.EAGAIN} {
+		t.Run(unix.ErrnoName(errno), func(t *testing.T) {
+			if !sandbox.Inside(t) {
+				return
+			}
+			a := listen(t, loop4, Config{})
+			if !a.Segmentation() {
+				t.Skip("the kernel has no UDP_SEGMENT")
+			}
+			sandbox.Refuse(t, unix.SYS_SENDMMSG, errno)
+			two := trainOf(a.LocalAddr(), pattern(100, 1), 50)
+			k := a.Counters()
+			for round := range uint64(3) {
+				before := k.TxWaits.Load()
+				n, err := a.Send([]Train{two, two, two})
+				if waits := k.TxWaits.Load() - before; n != 3 || err != nil || waits < 1 || waits > 16 {
+					t.Errorf("round %d: took %d, %v, after %d waits", round, n, err, waits)
+				}
+				if k.TxDrops.Load() != 6*(round+1) || k.TxDatagrams.Load() != 0 {
+					t.Errorf("round %d: %d dropped, %d sent", round, k.TxDrops.Load(), k.TxDatagrams.Load())
+				}
+			}
+		})
+	}
+}
+
 // processorTime returns the processor time that this process has taken.
 func processorTime(t *testing.T) time.Duration {
 	t.Helper()
