@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -159,6 +160,28 @@ func TestTrainsArriveWhole(t *testing.T) {
 					}
 				})
 			}
+		}
+	}
+}
+
+// TestCalls: one call sends as many trains as it has room for, and pieces of them.
+func TestCalls(t *testing.T) {
+	for _, c := range []struct{ trains, parts, calls int }{{1, 1, 1}, {sendBatch, 3, 1}, {sendBatch + 1, 3, 2}, {2, MaxTrainParts, 1}, {5, MaxTrainParts, 3}} {
+		a, b := listen(t, loop4, Config{}), listen(t, loop4, Config{})
+		in := receiveAll(t, b)
+		payload := pattern(2*c.parts, 1)
+		train := Train{Dst: b.LocalAddr()}
+		train.Append(slices.Collect(slices.Chunk(payload, 2))...)
+		if n, err := a.Send(slices.Repeat([]Train{train}, c.trains)); n != c.trains || err != nil {
+			t.Fatal(n, err)
+		}
+		for range c.trains {
+			if !bytes.Equal(in.next(t), payload) {
+				t.Fatal("another datagram arrived")
+			}
+		}
+		if n := a.Counters().TxSyscalls.Load(); n != uint64(c.calls) {
+			t.Errorf("%d trains of %d pieces are sent by %d calls, want %d", c.trains, c.parts, n, c.calls)
 		}
 	}
 }

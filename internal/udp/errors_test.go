@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -217,6 +218,7 @@ func TestMalformedTrainsAreRefused(t *testing.T) {
 		"too long":          {Dst: dst, Parts: p(MaxTrainBytes + 1), Bytes: MaxTrainBytes + 1, SegmentSize: 5000},
 		"wrong sum":         {Dst: dst, Parts: p(10), Bytes: 11, SegmentSize: 11},
 		"too many parts":    {Dst: dst, Parts: make([][]byte, MaxTrainParts+1), Bytes: 10, SegmentSize: 10},
+		"far too many":      {Dst: dst, Parts: make([][]byte, sendParts+1), Bytes: 10, SegmentSize: 10},
 		"too many segments": {Dst: dst, Parts: p(MaxTrainSegments + 1), Bytes: MaxTrainSegments + 1, SegmentSize: 1},
 		"no destination":    {Parts: p(10), Bytes: 10, SegmentSize: 10},
 		"no port":           {Dst: netip.AddrPortFrom(loop4, 0), Parts: p(10), Bytes: 10, SegmentSize: 10},
@@ -227,8 +229,11 @@ func TestMalformedTrainsAreRefused(t *testing.T) {
 			t.Errorf("%s: Send took %d, %v", name, n, err)
 		}
 	}
-	if got := c.Counters().TxDatagrams.Load(); got != 8 {
-		t.Errorf("%d datagrams sent, want the 8 good ones", got)
+	if got := c.Counters().TxDatagrams.Load(); got != 9 {
+		t.Errorf("%d datagrams sent, want the 9 good ones", got)
+	}
+	if i := slices.IndexFunc(c.tx.iovs[:], func(v unix.Iovec) bool { return v.Base != nil }); i >= 0 {
+		t.Errorf("piece %d is kept", i)
 	}
 }
 
@@ -247,8 +252,8 @@ func TestUnreachableIsCountedAndSkipped(t *testing.T) {
 	}
 	in.next(t)
 	k := a.Counters()
-	if k.TxDrops.Load() != 3 || k.TxDatagrams.Load() != 1 || !a.Segmentation() {
-		t.Errorf("%d dropped, %d sent, segmentation %v", k.TxDrops.Load(), k.TxDatagrams.Load(), a.Segmentation())
+	if k.TxDrops.Load() != 3 || k.TxDatagrams.Load() != 1 || k.TxWaits.Load() != 0 || !a.Segmentation() {
+		t.Errorf("%d dropped after %d waits, %d sent, segmentation %v", k.TxDrops.Load(), k.TxWaits.Load(), k.TxDatagrams.Load(), a.Segmentation())
 	}
 }
 

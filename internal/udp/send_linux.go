@@ -115,7 +115,6 @@ func (s *sender) add(c *conn, t *Train) error {
 		sum += len(p)
 	}
 	if sum != t.Bytes {
-		s.parts = first
 		return trainError(t, "Bytes is %d and the parts have %d", t.Bytes, sum)
 	}
 	s.address(c, t, segmented)
