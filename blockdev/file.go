@@ -89,7 +89,11 @@ func (v *file) describe(path string, size int64, o *Options) error {
 		return OpenError(path, ErrInvalid, err)
 	}
 	if err := tryVectored(int(v.locked.Fd()), o.ReadOnly); err != nil {
-		return OpenError(path, ErrUnsupported, fmt.Errorf("%w; the system refuses this call, most likely by a seccomp profile: permit it", err))
+		remedy := "the system refuses this call, most likely by a seccomp profile: permit it"
+		if hugePage(v.locked) > 0 {
+			remedy = "a file in huge pages can only be mapped: name it pmem:" + path + ",mode=inplace"
+		}
+		return OpenError(path, ErrUnsupported, fmt.Errorf("%w; %s", err, remedy))
 	}
 	v.size.Store(size)
 	v.info = Info{

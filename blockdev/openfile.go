@@ -245,11 +245,23 @@ func fill(f *os.File, o *Options) error {
 	if err == nil {
 		return nil
 	}
-	if errors.Is(err, unix.EOPNOTSUPP) {
+	switch n := hugePage(f); {
+	case errors.Is(err, unix.EOPNOTSUPP):
 		err = fmt.Errorf("the file system can't preallocate: %w; create the volume sparse", err)
+	case errors.Is(err, unix.EINVAL) && n > 0:
+		err = fmt.Errorf("%w: a file in huge pages has a multiple of %s: make one of that size first, as with truncate", err, FormatSize(n))
 	}
 	return &OpError{Op: "create", Path: f.Name(), Offset: -1, Kind: KindOf(err),
 		Err: fmt.Errorf("with %s: %w", FormatSize(o.Size), err)}
+}
+
+// hugePage returns the size of the pages of a file on hugetlbfs; 0 for any other file.
+func hugePage(f *os.File) int64 {
+	var fs unix.Statfs_t
+	if unix.Fstatfs(int(f.Fd()), &fs) != nil || fs.Type != unix.HUGETLBFS_MAGIC {
+		return 0
+	}
+	return fs.Bsize
 }
 
 // reserve reserves space for size bytes in an empty file without changing its length: if a power failure interrupts

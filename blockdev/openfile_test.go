@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 
@@ -149,6 +150,27 @@ func TestTwoCreators(t *testing.T) {
 		}
 		if opened > 1 {
 			t.Fatalf("attempt %d: %d have it", i, opened)
+		}
+	}
+}
+
+// TestHugePages: where files lie in huge pages, the error says how large they have to be, and that they can only be
+// mapped.
+func TestHugePages(t *testing.T) {
+	dir := t.TempDir()
+	if err := unix.Mount("test", dir, "hugetlbfs", 0, ""); err != nil {
+		t.Skip(err)
+	}
+	defer func() {
+		if err := unix.Unmount(dir, 0); err != nil {
+			t.Error(err)
+		}
+	}()
+	path := filepath.Join(dir, "v")
+	for size, want := range map[int64]string{4096: "has a multiple of", 4 << 30: "name it pmem:" + path} {
+		err := tryOpen(t, path, blockdev.Options{Size: size})
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "seccomp") {
+			t.Errorf("a volume of %d bytes: %v, want %q", size, err, want)
 		}
 	}
 }
