@@ -71,7 +71,7 @@ func Execute(ctx context.Context, root *cobra.Command, stderr io.Writer) int {
 		says.conclude("%s: interrupted\n", root.Name())
 		return ExitInterrupt
 	}
-	says.conclude("%s: %s%s\n", root.Name(), oneLine(err), remedy(err))
+	says.conclude("%s: %s%s\n", root.Name(), oneLine(err), Remedy(err))
 	var usage *UsageError
 	if errors.As(err, &usage) {
 		return ExitUsage
@@ -114,8 +114,9 @@ func oneLine(err error) string {
 	return strings.Join(lines, "; ")
 }
 
-// remedy returns what to add to the text of err: what helps if a limit is reached that any part of a program may reach.
-func remedy(err error) string {
+// Remedy returns what to add to the text of err: what helps if a limit is reached that any part of a program may reach.
+// Execute adds it to what a command returns.
+func Remedy(err error) string {
 	switch {
 	case errors.Is(err, unix.EMFILE):
 		return "; raise the limit of open files (ulimit -n, or LimitNOFILE= of systemd)"

@@ -171,11 +171,13 @@ func TestChangesAtOnce(t *testing.T) {
 func TestClientErrors(t *testing.T) {
 	f := newFake(t)
 	c := serve(t, f)
-	f.fail = errors.New("volume x: it is gone")
 	b, _, err := c.Config(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
+	f.fail = cli.Say(unix.EMFILE, "volume x: %v", unix.EMFILE)
+	short := c.Apply(t.Context(), b, "")
+	f.fail = errors.New("volume x: it is gone")
 	for _, x := range []struct {
 		err  error
 		want string
@@ -187,6 +189,7 @@ func TestClientErrors(t *testing.T) {
 		{c.Save(t.Context()), ErrNoFile.Error()},
 		{c.Reload(t.Context()), ErrNoFile.Error()},
 		{NewClient("/no/such/socket").Save(context.Background()), "does nvmetgt run"},
+		{short, "volume x: too many open files; raise the limit of open files"},
 	} {
 		if x.err == nil || !strings.Contains(x.err.Error(), x.want) {
 			t.Errorf("%v, want %q", x.err, x.want)

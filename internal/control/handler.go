@@ -157,7 +157,7 @@ func done(w http.ResponseWriter, err error) {
 	case errors.As(err, &large):
 		status = http.StatusRequestEntityTooLarge
 	}
-	reply(w, status, failure{err.Error()})
+	reply(w, status, failure{err.Error() + cli.Remedy(err)}) // the client doesn't know of limits here
 }
 
 func reply(w http.ResponseWriter, status int, body any) {
