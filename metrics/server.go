@@ -158,7 +158,11 @@ func explainListen(addr string, err error) error {
 	case errors.Is(err, unix.EADDRNOTAVAIL):
 		return &listenError{fmt.Sprintf("metrics on %s: this machine doesn't have that address; use one that `ip address` shows", addr), err}
 	case errors.Is(err, unix.EACCES):
-		return &listenError{fmt.Sprintf("metrics on %s: not permitted; choose a port above 1023", addr), err}
+		return &listenError{fmt.Sprintf("metrics on %s: not permitted; choose a port above 1023, or if it is, permit it in the policy of the security module (as SELinux)", addr), err}
+	}
+	var errno unix.Errno
+	if errors.As(err, &errno) {
+		return fmt.Errorf("metrics on %s: %w", addr, err)
 	}
 	return fmt.Errorf("metrics on %s: %w; write it as 127.0.0.1:9464", addr, err)
 }

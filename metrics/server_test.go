@@ -7,9 +7,12 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"sync"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 func get(t *testing.T, url string) (int, string) {
@@ -141,6 +144,18 @@ func TestServer(t *testing.T) {
 	}
 	if err := srv.Close(); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestListenRefused: what the system refuses isn't put down to how the address is written.
+func TestListenRefused(t *testing.T) {
+	for errno, want := range map[unix.Errno]string{
+		unix.EMFILE: "metrics on 127.0.0.1:9464: listen tcp: socket: too many open files", unix.EACCES: "security module",
+	} {
+		err := explainListen("127.0.0.1:9464", &net.OpError{Op: "listen", Net: "tcp", Err: os.NewSyscallError("socket", errno)})
+		if !errors.Is(err, errno) || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "write it as") {
+			t.Errorf("%v, want %q", err, want)
+		}
 	}
 }
 

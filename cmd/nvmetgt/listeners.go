@@ -99,8 +99,11 @@ func (s *server) listenError(e cli.Endpoint, err error) error {
 			"find it with `ss -ltnp sport = :%d`, or choose another address or port", name, e, e.Addr.Port())
 	case errors.Is(err, unix.EADDRNOTAVAIL):
 		return cli.Say(err, "%s %s: not an address of this host; %s", name, e, udp.NotLocalRemedy(e.Addr.Addr()))
-	case errors.Is(err, unix.EACCES):
+	case errors.Is(err, unix.EACCES) && e.Addr.Port() < 1024:
 		return cli.Say(err, "%s %s: ports below 1024 need root or CAP_NET_BIND_SERVICE; choose another", name, e)
+	case errors.Is(err, unix.EACCES):
+		return cli.Say(err, "%s %s: the system refuses this port, most likely by a security module (as SELinux) or "+
+			"sysctl net.ipv4.ip_unprivileged_port_start: permit it, or choose another", name, e)
 	}
 	return fmt.Errorf("%s %s: %w", name, e, err)
 }

@@ -4,9 +4,12 @@ import (
 	"errors"
 	"net"
 	"net/netip"
+	"os"
 	"slices"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/nvme-anywhere/nvmeof/blockdev"
 	"github.com/nvme-anywhere/nvmeof/internal/cli"
@@ -47,6 +50,18 @@ func TestEveryAddress(t *testing.T) {
 		}
 		if !slices.Equal(got, want) {
 			t.Errorf("%s is %v, want %v", wildcard, got, want)
+		}
+	}
+}
+
+// TestPortRefused: only of a port that needs privileges it is said that it does.
+func TestPortRefused(t *testing.T) {
+	s := &server{mark: "--"}
+	for port, want := range map[uint16]string{80: "need root", 4420: "security module"} {
+		e := cli.Endpoint{Transport: nvme.TransportTCP, Addr: netip.AddrPortFrom(netip.MustParseAddr("192.0.2.1"), port)}
+		err := s.listenError(e, os.NewSyscallError("bind", unix.EACCES))
+		if !errors.Is(err, unix.EACCES) || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "need root") != (port < 1024) {
+			t.Errorf("port %d: %v, want %q", port, err, want)
 		}
 	}
 }
