@@ -59,24 +59,41 @@ func FailOnce(t *testing.T, call uint32, errno unix.Errno) (failed func() bool) 
 // FailLater is FailOnce, except that the call succeeds the given number of times first.
 func FailLater(t *testing.T, call uint32, errno unix.Errno, before int) (failed func() bool) {
 	t.Helper()
+	asked := Decide(t, call, func(n int) unix.Errno {
+		if n == before {
+			return errno
+		}
+		return 0
+	})
+	return func() bool { return asked() > before }
+}
+
+// Decide has decide say, each time that this process makes a system call, with what that fails; 0 lets it go on. decide
+// is told how often the process has made the call before, perhaps several times the same, and asked returns how often it
+// has. The rest is as with FailOnce.
+func Decide(t *testing.T, call uint32, decide func(before int) unix.Errno) (asked func() int) {
+	t.Helper()
 	listener := ask(t, call)
-	var done, stop atomic.Bool
-	var noting sync.Mutex // so that after the answer nobody asks before done is set
+	var stop atomic.Bool
+	var noting sync.Mutex // so that after the answer nobody asks before it is counted
+	n := 0
 	var answering sync.WaitGroup
 	answering.Go(func() {
 		for !stop.Load() {
-			if n, _ := unix.Poll([]unix.PollFd{{Fd: int32(listener), Events: unix.POLLIN}}, 10); n > 0 {
+			if ready, _ := unix.Poll([]unix.PollFd{{Fd: int32(listener), Events: unix.POLLIN}}, 10); ready > 0 {
 				noting.Lock()
-				answer(listener, errno, &before, &done)
+				if answer(listener, decide(n)) {
+					n++
+				}
 				noting.Unlock()
 			}
 		}
 	})
 	t.Cleanup(func() { stop.Store(true); answering.Wait() })
-	return func() bool {
+	return func() int {
 		noting.Lock()
 		defer noting.Unlock()
-		return done.Load()
+		return n
 	}
 }
 
@@ -101,12 +118,12 @@ func ask(t *testing.T, call uint32) (listener uintptr) {
 		unix.SECCOMP_FILTER_FLAG_TSYNC|unix.SECCOMP_FILTER_FLAG_TSYNC_ESRCH|unix.SECCOMP_FILTER_FLAG_NEW_LISTENER)
 }
 
-// answer makes the system call that is waiting at a listener fail, if none has yet and none is to succeed before. The
-// caller may be interrupted, and asks again.
-func answer(listener uintptr, errno unix.Errno, before *int, done *atomic.Bool) {
+// answer makes the system call that is waiting at a listener fail, or go on if errno is 0. It returns false if the caller
+// was interrupted, and asks again.
+func answer(listener uintptr, errno unix.Errno) bool {
 	var asked [80]byte // struct seccomp_notif
 	if _, _, err := unix.Syscall(unix.SYS_IOCTL, listener, unix.SECCOMP_IOCTL_NOTIF_RECV, uintptr(unsafe.Pointer(&asked))); err != 0 {
-		return
+		return false
 	}
 	answer := struct { // struct seccomp_notif_resp
 		id    uint64
@@ -114,18 +131,11 @@ func answer(listener uintptr, errno unix.Errno, before *int, done *atomic.Bool) 
 		error int32
 		flags uint32
 	}{id: binary.NativeEndian.Uint64(asked[:]), flags: unix.SECCOMP_USER_NOTIF_FLAG_CONTINUE}
-	first := !done.Load() && *before == 0
-	if first {
+	if errno != 0 {
 		answer.error, answer.flags = -int32(errno), 0
 	}
 	_, _, err := unix.Syscall(unix.SYS_IOCTL, listener, unix.SECCOMP_IOCTL_NOTIF_SEND, uintptr(unsafe.Pointer(&answer)))
-	switch {
-	case err != 0:
-	case first:
-		done.Store(true)
-	case *before > 0:
-		*before--
-	}
+	return err == 0
 }
 
 // filter applies action to a system call of this process.

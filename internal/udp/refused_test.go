@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"os"
 	"runtime"
+	"runtime/debug"
 	"strings"
 	"testing"
 	"time"
@@ -52,6 +53,60 @@ func TestRecvShortOfMemory(t *testing.T) {
 			send(t, a, Train{Dst: b.LocalAddr(), Parts: [][]byte{{1}}, Bytes: 1})
 			if n, err := b.Recv(make([]Received, 1)); n != 1 || err != nil || !failed() {
 				t.Errorf("Recv returned %d, %v; a call had failed: %v", n, err, failed())
+			}
+		})
+	}
+}
+
+// TestRecvFailsNowAndThen: a receive goes on until something is there if it doesn't fail often in a row: signals are no
+// failures, and a call that succeeds ends the row, even if what it brings is discarded.
+func TestRecvFailsNowAndThen(t *testing.T) {
+	for name, tc := range map[string]struct {
+		truncated uint64 // of the datagrams
+		fails     func(truncate func(on int), before int) unix.Errno
+	}{
+		"signals": {0, func(_ func(int), before int) unix.Errno {
+			if before < 2*mostFailed {
+				return unix.EINTR
+			}
+			return 0
+		}},
+		"truncated": {1, func(truncate func(int), before int) unix.Errno {
+			switch {
+			case before == mostFailed:
+				truncate(1)
+				return 0
+			case before < 2*mostFailed:
+				truncate(0)
+				return unix.ENOMEM
+			}
+			return 0
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if !sandbox.Inside(t) {
+				return
+			}
+			a, b := listen(t, loop4, Config{}), listen(t, loop4, Config{})
+			for range tc.truncated + 1 {
+				send(t, a, Train{Dst: b.LocalAddr(), Parts: [][]byte{{1}}, Bytes: 1})
+			}
+			rx := make([]Received, 1)
+			runtime.GC()
+			defer debug.SetGCPercent(debug.SetGCPercent(-1)) // it would wait for TryRecv, and that for what decides about its calls
+			truncate := func(on int) {                       // by more control messages than there is room for
+				for _, option := range [][2]int{
+					{unix.SOL_SOCKET, unix.SO_TIMESTAMP}, {unix.IPPROTO_IP, unix.IP_PKTINFO}, {unix.IPPROTO_IP, unix.IP_RECVORIGDSTADDR},
+				} {
+					if err := unix.SetsockoptInt(b.fd, option[0], option[1], on); err != nil {
+						t.Error(err)
+					}
+				}
+			}
+			sandbox.Decide(t, unix.SYS_RECVMMSG, func(before int) unix.Errno { return tc.fails(truncate, before) })
+			n, err := b.TryRecv(rx)
+			if got := b.Counters().RxTruncated.Load(); n != 1 || err != nil || got != tc.truncated {
+				t.Errorf("TryRecv returned %d, %v; %d datagrams were truncated", n, err, got)
 			}
 		})
 	}
