@@ -151,6 +151,8 @@ func (m *mapping) where(addr uintptr) (off int64, ok bool) {
 	return 0, false
 }
 
+const hugetlbfs = "hugetlbfs"
+
 // fileSystem returns the name of the file system that f is on.
 func fileSystem(f *os.File) (name string, ram bool) {
 	if st, err := f.Stat(); err == nil && !st.Mode().IsRegular() {
@@ -172,7 +174,7 @@ func fileSystem(f *os.File) (name string, ram bool) {
 	case unix.TMPFS_MAGIC, unix.RAMFS_MAGIC:
 		return "tmpfs", true
 	case unix.HUGETLBFS_MAGIC:
-		return "hugetlbfs", true
+		return hugetlbfs, true
 	}
 	return "file system", false
 }
@@ -217,10 +219,15 @@ func retry(call string, fn func() error) error {
 	}
 }
 
+// keepsPages reports whether a file is better left without holes. A huge page that a hole gives back isn't reserved for
+// the mapping any more, and may be gone when it is needed again; and before Linux 5.19 a hole leaves alone the pages of
+// which it covers a part.
+func (m *mapping) keepsPages() bool { return m.fs == hugetlbfs }
+
 // clear zeroes a range: by a hole if the file system supports that, but in a file without holes by the file system's
 // zeroes, which keep their space.
 func (m *mapping) clear(b []byte, off int64) (err error) {
-	if m.file != nil {
+	if m.file != nil && !m.keepsPages() {
 		mode := uint32(unix.FALLOC_FL_PUNCH_HOLE)
 		if m.reserved() {
 			mode = unix.FALLOC_FL_ZERO_RANGE

@@ -127,5 +127,5 @@ func describe(m *mapping, lines *lineFlusher) string {
 // punches reports whether the file system can punch holes, by punching one beyond the end of the file.
 func (m *mapping) punches(size int64) bool {
 	st, err := m.file.Stat()
-	return err == nil && st.Mode().IsRegular() && m.punch(size, pageSize) == nil
+	return err == nil && st.Mode().IsRegular() && !m.keepsPages() && m.punch(size, pageSize) == nil
 }

@@ -68,24 +68,79 @@ func TestTmpfs(t *testing.T) {
 	}
 }
 
-// TestHugePages: what lies in huge pages doesn't survive the machine, either.
-func TestHugePages(t *testing.T) {
+// huge returns a directory on a hugetlbfs.
+func huge(t *testing.T) string {
 	dir := t.TempDir()
-	if err := unix.Mount("test", dir, "hugetlbfs", 0, ""); err != nil {
+	if err := unix.Mount("test", dir, hugetlbfs, 0, ""); err != nil {
 		t.Skip(err)
 	}
-	defer func() {
+	t.Cleanup(func() {
 		if err := unix.Unmount(dir, 0); err != nil {
 			t.Error(err)
 		}
-	}()
-	f, err := os.Create(filepath.Join(dir, "v"))
+	})
+	return dir
+}
+
+// hugeOpen is an openFunc that skips the test if the system has no huge pages.
+func hugeOpen(t *testing.T, open openFunc) openFunc {
+	return func(path string, o blockdev.Options) (blockdev.Volume, error) {
+		v, err := open(path, o)
+		if errors.Is(err, unix.ENOMEM) {
+			t.Skipf("%v: sysctl vm.nr_hugepages=32 makes some", err)
+		}
+		return v, err
+	}
+}
+
+// TestHugePages: what lies in huge pages doesn't survive the machine, either, and their file has no holes.
+func TestHugePages(t *testing.T) {
+	open := hugeOpen(t, inPlace)
+	v, err := open(filepath.Join(huge(t), "v"), blockdev.Options{Size: 4 * mib})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer f.Close()
-	if fs, ram := fileSystem(f); fs != "hugetlbfs" || !ram {
-		t.Errorf("%s; in memory: %v", fs, ram)
+	if i := v.Info(); !strings.Contains(i.Mode, hugetlbfs) || !strings.Contains(i.Mode, "nothing survives") || i.VolatileCache || i.Discard {
+		t.Errorf("%+v", i)
+	}
+	if err := v.Close(); err != nil {
+		t.Error(err)
+	}
+	suite(t, huge, open)
+}
+
+// TestHugePagesFormatted: a file of huge pages that exists can be a volume that writes out of place. Whatever it held is
+// gone.
+func TestHugePagesFormatted(t *testing.T) {
+	path := filepath.Join(huge(t), "v")
+	v, err := hugeOpen(t, inPlace)(path, blockdev.Options{Size: 32 * mib})
+	if err != nil {
+		t.Fatal(err)
+	}
+	full := bytes.Repeat([]byte{0xff}, mib)
+	c := volumetest.NewClient(v)
+	for off := int64(0); off < v.Info().Size; off += mib {
+		if err := c.Write(full, off, false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(v.Close(), Format(path, 0)); err != nil {
+		t.Fatal(err)
+	}
+	if v, err = Open(path, blockdev.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	defer v.Close()
+	c = volumetest.NewClient(v)
+	got := make([]byte, v.Info().Size)
+	if err := c.Read(got, 0); err != nil || len(bytes.TrimLeft(got, "\x00")) > 0 {
+		t.Errorf("it isn't empty: %v", err)
+	}
+	if err := c.Write(full, mib, false); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Read(got[:mib], mib); err != nil || !bytes.Equal(got[:mib], full) {
+		t.Errorf("what was written isn't read: %v", err)
 	}
 }
 
