@@ -6,6 +6,8 @@ import (
 	"io/fs"
 	"os"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/nvme-anywhere/nvmeof/blockdev"
 )
 
@@ -35,7 +37,9 @@ func openFound(path string, o blockdev.Options, fresh bool) (blockdev.Volume, er
 		if err := blockdev.CheckSize(o.Size, block); err != nil {
 			return nil, blockdev.OpenError(path, blockdev.ErrInvalid, err)
 		}
-		locked.Size = fileSize(o.Size, block, false)
+		if locked.Size = fileSize(o.Size, block, false); locked.Size < o.Size { // with the spare blocks no file can have it
+			return nil, blockdev.OpenError(path, blockdev.KindOf(unix.EFBIG), unix.EFBIG)
+		}
 	}
 	f, size, undo, err := blockdev.OpenLocked(path, &locked)
 	if err != nil {

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -366,5 +368,18 @@ func TestFormatNotDurable(t *testing.T) {
 				t.Errorf("there is a volume: %v, want %v", !c.volume, c.volume)
 			}
 		})
+	}
+}
+
+// TestLargestSize: a size that no file can have with the spare blocks is refused like one that the file system doesn't
+// take.
+func TestLargestSize(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "v")
+	v, err := Open(path, blockdev.Options{Size: math.MaxInt64 &^ 4095})
+	if !errors.Is(err, unix.EFBIG) || !errors.Is(err, blockdev.ErrCapacity) {
+		t.Error(v, err)
+	}
+	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
+		t.Error(err)
 	}
 }
