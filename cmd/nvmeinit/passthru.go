@@ -6,6 +6,7 @@ import (
 	"io"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/nvme-anywhere/nvmeof/blockdev"
 	"github.com/nvme-anywhere/nvmeof/internal/cli"
@@ -74,7 +75,12 @@ func newPassthru(use, short, long, example string, queue func(*session) *host.Qu
 			return f.print(c, r)
 		},
 	}.command()
-	fl := c.Flags()
+	f.add(c.Flags())
+	c.PreRunE = func(c *cobra.Command, _ []string) error { return f.check(c) }
+	return c
+}
+
+func (f *rawFlags) add(fl *pflag.FlagSet) {
 	fl.Uint8Var(&f.opcode, "opcode", 0, "`number` of the command, as 0x02")
 	fl.Uint32Var(&f.nsid, "nsid", 0, "`number` of the namespace")
 	for _, i := range rawDwords {
@@ -85,8 +91,6 @@ func newPassthru(use, short, long, example string, queue func(*session) *host.Qu
 	fl.BoolVar(&f.write, "write", false, "the command sends data; its opcode must say so too")
 	fl.StringVar(&f.input, "input-file", "-", "`FILE` with the data to send; - for standard input")
 	fl.BoolVarP(&f.raw, "raw-binary", "b", false, "print nothing but the data that it reads, as raw bytes")
-	c.PreRunE = func(c *cobra.Command, _ []string) error { return f.check(c) }
-	return c
 }
 
 // check rejects what can't be sent.
