@@ -63,8 +63,8 @@ func TestNoSuchFile(t *testing.T) {
 	}
 }
 
-// TestVolumeOfAnotherNamespace: who moves a volume to another namespace in one change is told where it is, and what to do
-// first; and who adds it again before a command of the removed namespace has ended, what to wait for.
+// TestVolumeOfAnotherNamespace: who moves a volume to another namespace in one change is told where it is, and what to
+// do first; and who adds it again before a command of the removed namespace has ended, what to wait for.
 func TestVolumeOfAnotherNamespace(t *testing.T) {
 	const nqn = "nqn.2026-11.org.example:a"
 	path := filepath.Join(t.TempDir(), "disk.img")

@@ -64,8 +64,8 @@ func TestListenInVain(t *testing.T) {
 	}
 }
 
-// TestListenForClosed: nothing listens for a target that is closed, or for none, and nothing listens or connects without
-// a manager.
+// TestListenForClosed: nothing listens for a target that is closed, or for none, and nothing listens or connects
+// without a manager.
 func TestListenForClosed(t *testing.T) {
 	r := newRig(t, rdma.TargetConfig{}, memory(t, 1<<20))
 	tg, err := target.New(target.Config{})

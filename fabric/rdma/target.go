@@ -229,8 +229,8 @@ func (l *Listener) requested(ev verbs.CMEvent) {
 	}
 }
 
-// report logs why the connection of a host wasn't accepted. That a target which drains or closes refuses its hosts, each
-// of which tries again and again, is nothing to warn of.
+// report logs why the connection of a host wasn't accepted. That a target which drains or closes refuses its hosts,
+// each of which tries again and again, is nothing to warn of.
 func (l *Listener) report(remote netip.AddrPort, status RejectStatus, err error) {
 	level := slog.LevelWarn
 	if errors.Is(err, target.ErrDraining) || errors.Is(err, target.ErrClosed) {

@@ -257,8 +257,8 @@ func TestCheckZone(t *testing.T) {
 	}
 }
 
-// TestZoneByNumber: an endpoint that names its interface by number is the one that names it by name, which the addresses
-// of accepted connections do: by those a target finds the ANA states of the endpoint.
+// TestZoneByNumber: an endpoint that names its interface by number is the one that names it by name, which the
+// addresses of accepted connections do: by those a target finds the ANA states of the endpoint.
 func TestZoneByNumber(t *testing.T) {
 	all, err := net.Interfaces()
 	if err != nil || len(all) == 0 {

@@ -8,8 +8,8 @@ import (
 )
 
 const (
-	// refusedFor is how long a destination gets no trains whose route has refused one. The route may change, and to find
-	// that out costs one call.
+	// refusedFor is how long a destination gets no trains whose route has refused one. The route may change, and to
+	// find that out costs one call.
 	refusedFor = time.Minute
 	// maxRefused bounds how many of them are remembered.
 	maxRefused = 4096

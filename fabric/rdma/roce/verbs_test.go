@@ -492,7 +492,8 @@ func TestSegmentationRefused(t *testing.T) {
 	})
 }
 
-// TestRouteRefusesSegmentation: what one peer's route refuses is sent there packet by packet, and to others in trains on.
+// TestRouteRefusesSegmentation: what one peer's route refuses is sent there packet by packet, and to others still in
+// trains.
 func TestRouteRefusesSegmentation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPair(t, pairConfig{})
