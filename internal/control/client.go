@@ -154,8 +154,10 @@ func (c *Client) unanswered(err error) error {
 	switch {
 	case errors.As(err, &op) && op.Op == "dial" && errors.Is(err, fs.ErrPermission):
 		return fmt.Errorf("control socket %s: %w; only root, and the user that nvmetgt runs as, may use it", c.socket, op.Err)
-	case op != nil && op.Op == "dial":
+	case op != nil && op.Op == "dial" && (errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ECONNREFUSED) || errors.Is(err, unix.ENOTDIR)):
 		return fmt.Errorf("control socket %s: %w; does nvmetgt run, with --control or control: in its file?", c.socket, op.Err)
+	case op != nil && op.Op == "dial": // this program is short of something, or the target doesn't accept
+		return fmt.Errorf("control socket %s: no connection: %w", c.socket, op)
 	case errors.As(err, &request):
 		err = request.Err
 	}

@@ -227,6 +227,22 @@ func TestForbiddenSocket(t *testing.T) {
 	}
 }
 
+// TestNoConnection: who is short of something isn't asked whether the target runs, but told what helps.
+func TestNoConnection(t *testing.T) {
+	for cause, remedy := range map[error]string{
+		os.NewSyscallError("socket", unix.EMFILE): "ulimit -n", unix.ENOSPC: "fs.epoll.max_user_watches", os.NewSyscallError("connect", unix.EAGAIN): "",
+	} {
+		dial := func(context.Context, string, string) (net.Conn, error) {
+			return nil, &net.OpError{Op: "dial", Net: "unix", Err: cause}
+		}
+		c := &Client{socket: "/run/socket", http: http.Client{Transport: &http.Transport{DialContext: dial}}}
+		err := c.Save(t.Context())
+		if !errors.Is(err, cause) || strings.Contains(err.Error(), "does nvmetgt run") || !strings.Contains(cli.Remedy(err), remedy) {
+			t.Errorf("%v%s, want %q", err, cli.Remedy(err), remedy)
+		}
+	}
+}
+
 // Programs without YAML can use JSON, and get HTTP status codes.
 func TestHTTP(t *testing.T) {
 	f := newFake(t)
