@@ -47,6 +47,7 @@ type Device struct {
 
 	siblings  *siblings     // nil if the device has its address to itself
 	keptUntil time.Duration // until when no handler is called unless the engine has caught up; 0: they are called
+	keptFor   uint8         // the siblings, a bit each, until which have caught up no handler is called
 
 	// For sending.
 	sending      bool

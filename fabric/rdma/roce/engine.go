@@ -78,10 +78,10 @@ func (d *Device) turnOver(got []udp.Received) []udp.Received {
 	now := d.now()
 	d.mu.Lock()
 	late := now-d.rx.turned > standstill
-	d.rx.turned = now
 	for late && d.turn { // the turn of the timer, which was late too, and would call handlers for what is received too soon
 		d.over.Wait()
 	}
+	d.rx.turned = now
 	mine := d.takeTurn()
 	d.mu.Unlock()
 	if late {
@@ -98,8 +98,8 @@ func (d *Device) turnOver(got []udp.Received) []udp.Received {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	d.keptUntil = min(d.keptUntil, now) // our own socket has been looked at
 	if mine || d.takeTurn() {
-		d.releaseCalls()
 		d.finishTurn(1)
 	}
 	return got
@@ -111,7 +111,10 @@ func (d *Device) turnOver(got []udp.Received) []udp.Received {
 // handlers are called. The caller has the turn.
 func (d *Device) catchUp(got []udp.Received, now time.Duration) {
 	d.rx.late = true
-	defer func() { d.rx.late = false }()
+	defer func() {
+		d.rx.late = false
+		d.releaseSiblings()
+	}()
 	for bytes := 0; bytes < catchUpBytes; {
 		for i := range got {
 			d.receive(&got[i], now)
@@ -267,7 +270,7 @@ func (d *Device) dispatch() {
 	if d.keepsCalls() {
 		return
 	}
-	d.releaseCalls()
+	d.settleKept()
 	d.dispatchMADs()
 	n := min(len(d.calls), callsAtOnce)
 	for i := range n {

@@ -102,12 +102,23 @@ func (d *Device) isStray(packet []byte, src netip.Addr, marked bool) bool {
 	return true
 }
 
-// passStrays gives the packets that were set aside to their devices. It is called by the engine, without the device's
-// lock.
-func (d *Device) passStrays() {
+// passStrays gives the packets that were set aside to their devices, and has handlers called for them, unless this engine
+// catches up (see releaseSiblings). now is when the turn began: what was received may have waited if that was long ago.
+// It is called by the engine, without the device's lock.
+func (d *Device) passStrays(now time.Duration) {
+	if len(d.rx.strays) == 0 {
+		return
+	}
+	late := d.rx.late || d.now()-now > standstill
 	for i := range d.rx.strays {
 		s := &d.rx.strays[i]
-		s.of.adopt(s, d.rx.late)
+		s.of.adopt(s, late)
+		if d.rx.late {
+			s.of.keepCallsFor(d)
+		}
+	}
+	for i := range d.rx.strays {
+		d.rx.strays[i].of.turnForStrays()
 	}
 	clear(d.rx.strays)
 	d.rx.strays = d.rx.strays[:0]
@@ -117,9 +128,9 @@ func (d *Device) passStrays() {
 // stood still as well. If there is nothing in its socket it doesn't come.
 const strayTime = 2 * time.Millisecond
 
-// adopt takes a packet that another device's socket received, and has handlers called for it. Called by that device's
-// engine. late says that the packet may have lain there for long: then our own socket may have the news that the peer
-// has given up meanwhile (see catchUp), which our engine has to find first.
+// adopt takes a packet that another device's socket received. Called by that device's engine. late says that the packet
+// may have lain there for long: then connection management is told of MADs before handlers are called, and our own
+// socket may have the news that the peer has given up meanwhile (see catchUp), which our engine has to find first.
 func (d *Device) adopt(s *stray, late bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -127,26 +138,62 @@ func (d *Device) adopt(s *stray, late bool) {
 		return
 	}
 	now := d.now()
-	if late && now-d.rx.turned > standstill && d.keptUntil == 0 {
-		d.keptUntil = now + strayTime
+	if late && d.keptUntil == 0 {
+		d.keptUntil = now
+		if now-d.rx.turned > standstill {
+			d.keptUntil += strayTime
+		}
 	}
 	d.take(s.packet, s.src, s.marked, now)
-	d.turnInPassing()
 }
 
-// keepsCalls reports whether no handler may be called yet, and if so, sees to it that they are called in time. The
-// device's lock is held.
+// turnForStrays has handlers called for what was adopted.
+func (d *Device) turnForStrays() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !d.closed {
+		d.turnInPassing()
+	}
+}
+
+// keepCallsFor has no handler called until another engine has caught up, which may still find news for us.
+func (d *Device) keepCallsFor(other *Device) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.keptFor |= 1 << other.cfg.Engine
+}
+
+// releaseSiblings lets those devices call handlers that don't because of this one. It is called by the engine, without
+// the device's lock.
+func (d *Device) releaseSiblings() {
+	if d.siblings == nil {
+		return
+	}
+	for _, of := range d.siblings.devices {
+		of.mu.Lock()
+		if bit := uint8(1) << d.cfg.Engine; of.keptFor&bit != 0 && !of.closed {
+			of.keptFor &^= bit
+			of.turnInPassing()
+		}
+		of.mu.Unlock()
+	}
+}
+
+// keepsCalls reports whether no handler may be called yet. They are called in time. The device's lock is held.
 func (d *Device) keepsCalls() bool {
-	if d.keptUntil == 0 || d.keptUntil <= d.now() {
+	switch {
+	case d.keptFor != 0:
+		return true
+	case d.keptUntil == 0 || d.keptUntil <= d.now():
 		return false
 	}
 	d.wakeAt(d.keptUntil)
 	return true
 }
 
-// releaseCalls lets handlers be called from now on, behind what connection management is to know. The device's lock is
-// held, and may be released meanwhile; the caller has the turn.
-func (d *Device) releaseCalls() {
+// settleKept sees to it that connection management knows first what was received before handlers are called that were
+// not for a while. The device's lock is held, and may be released meanwhile; the caller has the turn.
+func (d *Device) settleKept() {
 	if d.keptUntil != 0 {
 		d.keptUntil = 0
 		d.settleMADs()

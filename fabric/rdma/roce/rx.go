@@ -81,7 +81,7 @@ func (d *Device) receive(r *udp.Received, now time.Duration) {
 		d.mu.Unlock()
 		index += n
 	}
-	d.passStrays()
+	d.passStrays(now)
 	d.counters.add(ReceivedPackets, packets)
 	d.counters.add(ReceivedBytes, bytes)
 }

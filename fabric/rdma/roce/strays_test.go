@@ -46,6 +46,7 @@ func TestStraysOfBusyDevice(t *testing.T) {
 		d.mu.Unlock()
 		began := time.Now()
 		d.adopt(&stray{of: d, src: addrA}, false)
+		d.turnForStrays()
 		if took := time.Since(began); took > 0 {
 			t.Errorf("the engine calls handlers of another device for %v", took)
 		}
@@ -74,19 +75,21 @@ func (c *catcher) beside() *rawPeer {
 	return &through
 }
 
-// TestLateStrays: what may have lain in the socket of another device of the address for long is handed on behind the MADs
-// that lie in either socket, also in the turn of another goroutine; and soon if there are none.
+// TestLateStrays: what may have lain in the socket of another device of the address for long is handed on behind the
+// MADs that lie in either socket, also in the turn of another goroutine; and soon if there are none.
 func TestLateStrays(t *testing.T) {
 	for name, tc := range map[string]struct {
-		strayMAD, ownMAD, turn, awake bool
-		at                            time.Duration
-		want                          []string
+		strayMAD, ownMAD, turn, during, awake bool
+		at                                    time.Duration
+		want                                  []string
 	}{
 		"MAD in the own socket":             {ownMAD: true, want: []string{"MAD", "settle", "command"}},
 		"MAD in the own socket, and a turn": {ownMAD: true, turn: true, want: []string{"MAD", "settle", "command"}},
 		"MAD in the other socket":           {strayMAD: true, at: strayTime, want: []string{"MAD", "settle", "command"}},
 		"no MAD":                            {at: strayTime, want: []string{"command"}},
 		"a device that works":               {awake: true, want: []string{"command"}},
+		"a device that works, and a MAD":    {awake: true, strayMAD: true, want: []string{"MAD", "settle", "command"}},
+		"MAD in the own socket in a turn":   {ownMAD: true, during: true, turn: true, want: []string{"MAD", "settle", "command"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -103,6 +106,10 @@ func TestLateStrays(t *testing.T) {
 					d.mu.Unlock()
 				}
 				strays := c.commands(1)
+				if tc.during {
+					c.send(c.bye())
+					c.handled()
+				}
 				if tc.strayMAD {
 					strays = append(strays, c.bye())
 				}
@@ -114,9 +121,11 @@ func TestLateStrays(t *testing.T) {
 					d.mu.Lock()
 					d.finishTurn(roundsOfOthers)
 					d.mu.Unlock()
-					c.handled()
+					if !tc.during {
+						c.handled()
+					}
 				}
-				if tc.ownMAD {
+				if tc.ownMAD && !tc.during {
 					c.send(c.bye())
 				}
 				time.Sleep(tc.at)
