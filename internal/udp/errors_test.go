@@ -191,7 +191,7 @@ func TestRefusals(t *testing.T) {
 		want bool
 	}{
 		{1, 0, true}, {3, 0, false}, {1, refusedFor - 1, true}, {1, refusedFor, false}, {2, refusedFor, true},
-		{2, refusedFor * 3 / 2, false},
+		{3, refusedFor * 3 / 2, false}, // which lets go of the other one
 	} {
 		if got := r.has(to(c.port), now.Add(c.at)); got != c.want {
 			t.Errorf("port %d after %v: refused %v, want %v", c.port, c.at, got, c.want)
@@ -284,7 +284,7 @@ func TestTruncated(t *testing.T) {
 		for n := range 3 {
 			send(t, a, trainOf(b.LocalAddr(), pattern(100+n, 1), 200))
 		}
-		if n, errno := b.rx.call(b.fd, 3, unix.MSG_DONTWAIT); n != 3 || errno != 0 {
+		if n, errno := b.rx.call(b.fd, 3, 0); n != 3 || errno != 0 {
 			t.Fatal(n, errno)
 		}
 		b.rx.hdrs[1].hdr.Flags |= flag

@@ -21,6 +21,7 @@ type refusals struct {
 
 	mu    sync.Mutex
 	until map[netip.AddrPort]time.Time
+	next  time.Time // no entry ends before
 }
 
 func (r *refusals) add(dst netip.AddrPort, now time.Time) {
@@ -29,6 +30,9 @@ func (r *refusals) add(dst netip.AddrPort, now time.Time) {
 	if r.until == nil || len(r.until) == maxRefused {
 		r.until = map[netip.AddrPort]time.Time{}
 	}
+	if len(r.until) == 0 {
+		r.next = now.Add(refusedFor)
+	}
 	r.until[dst] = now.Add(refusedFor)
 	r.some.Store(true)
 }
@@ -36,11 +40,22 @@ func (r *refusals) add(dst netip.AddrPort, now time.Time) {
 func (r *refusals) has(dst netip.AddrPort, now time.Time) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	until, found := r.until[dst]
-	if found && !now.Before(until) {
-		delete(r.until, dst)
-		r.some.Store(len(r.until) > 0)
-		return false
+	if !now.Before(r.next) {
+		r.expire(now)
 	}
+	_, found := r.until[dst]
 	return found
+}
+
+// expire forgets those whose time is over, also of destinations to which nothing is sent any more.
+func (r *refusals) expire(now time.Time) {
+	r.next = now.Add(refusedFor)
+	for dst, until := range r.until {
+		if !now.Before(until) {
+			delete(r.until, dst)
+		} else if until.Before(r.next) {
+			r.next = until
+		}
+	}
+	r.some.Store(len(r.until) > 0)
 }

@@ -16,7 +16,7 @@ type batch struct {
 
 // add appends a datagram to the last train, or begins another.
 func (b *batch) add(parts ...[]byte) {
-	if b.n > 0 && b.conn.Segmentation() && b.trains[b.n-1].Append(parts...) {
+	if b.n > 0 && b.conn.Segments(b.peer) && b.trains[b.n-1].Append(parts...) {
 		return
 	}
 	if b.n == len(b.trains) {
