@@ -31,9 +31,10 @@ type exportKey struct {
 // export is an exported volume.
 type export struct {
 	volume  blockdev.Volume
-	opened  int64  // its size when it was opened
-	created bool   // its file was, then
-	remove  func() // removes its figures
+	file    os.FileInfo // of its file, when it was opened; nil if there is none
+	opened  int64       // its size then
+	created bool        // its file was, then
+	remove  func()      // removes its figures
 }
 
 func (e *export) close() error {
@@ -61,6 +62,7 @@ func (s *server) openExport(key exportKey, n *config.Namespace) (*export, error)
 		return nil, s.volumeError(n.Volume, &o, err)
 	}
 	i := v.Info()
+	e.file, _ = os.Stat(i.Path)
 	if i.Kind == "file" {
 		standstill.Spare()
 		if persist.Holds(i.Path) {
@@ -162,18 +164,14 @@ func (s *server) volumeError(spec string, o *blockdev.Options, err error) error 
 	return err
 }
 
-// user says which namespace of this target has a file, and what to do; it returns "" if none has. The change lock is
-// held, or no other goroutine exists yet.
+// user says which namespace of this target has a file, and what to do; it returns "" if none has. The change lock is held,
+// or no other goroutine exists yet.
 func (s *server) user(path string) string {
 	file, err := os.Stat(path)
 	if err != nil {
 		return ""
 	}
-	has := func(e *export) bool {
-		info := e.volume.Info()
-		other, err := os.Stat(info.Path)
-		return err == nil && os.SameFile(file, other)
-	}
+	has := func(e *export) bool { return os.SameFile(file, e.file) }
 	for key, e := range s.exports {
 		if has(e) {
 			return fmt.Sprintf("namespace %d of %s has it; name another file, or remove that namespace first, and add this one then", key.nsid, key.nqn)
