@@ -34,12 +34,13 @@ type job struct {
 	err     error
 	errors  uint64
 	figures
-	lead   *figures // those of its ramp; nil if there is none
-	depths [depthLevels]uint64
-	points []Point
-	seen   [ops]seen // used only by the run's goroutine
-	course course
-	seek   *seek // nil if the depth is fixed
+	lead       *figures // those of its ramp; nil if there is none
+	depths     [depthLevels]uint64
+	leadDepths [depthLevels]uint64 // those of its ramp
+	points     []Point
+	seen       [ops]seen // used only by the run's goroutine
+	course     course
+	seek       *seek // nil if the depth is fixed
 
 	// For a job with a rate.
 	plan  *schedule

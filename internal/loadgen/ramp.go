@@ -10,19 +10,19 @@ func (j *job) takeLead() uint64 {
 	defer j.mu.Unlock()
 	if j.led() {
 		j.figures = *j.lead
+		for i, n := range j.leadDepths {
+			j.depths[i] += n
+		}
 	}
 	return countIOs(&j.ops)
 }
 
-// ramped ends the ramp of a job that continues: as in fio, what it has done so far is in no figure, and doesn't count
-// towards its NumberIOs.
+// ramped ends the ramp of a job: as in fio, what it has done so far is in no figure, unless it ends there, and doesn't
+// count towards its NumberIOs.
 func (j *job) ramped() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if j.ended != 0 {
-		return
-	}
-	j.depths = [depthLevels]uint64{}
+	j.leadDepths, j.depths = j.depths, [depthLevels]uint64{}
 	if j.quota > 0 {
 		j.quota = j.task.spec.quota()
 	}

@@ -359,8 +359,8 @@ func TestVerifyBacklog(t *testing.T) {
 	}
 }
 
-// TestVerifyBacklogOrder: whenever so many writes are unread, those that the batch says are read back, the oldest first.
-// That is in no figure of a job that ends within its ramp, either.
+// TestVerifyBacklogOrder: whenever so many writes are unread, those that the batch says are read back, the oldest
+// first. That is in no figure of a job that ends within its ramp, either.
 func TestVerifyBacklogOrder(t *testing.T) {
 	const all, half = "w0 w1 w2 w3 r0 r1 r2 r3 w4 w5 w6 w7", "w0 w1 w2 w3 r0 r1 w4 w5 r2 r3 w6 w7"
 	for batch, want := range map[int64]string{0: all, 2: half, 4: all, 8: all} {
