@@ -164,8 +164,8 @@ func (s *server) volumeError(spec string, o *blockdev.Options, err error) error 
 	return err
 }
 
-// user says which namespace of this target has a file, and what to do; it returns "" if none has. The change lock is held,
-// or no other goroutine exists yet.
+// user says which namespace of this target has a file, and what to do; it returns "" if none has. The change lock is
+// held, or no other goroutine exists yet.
 func (s *server) user(path string) string {
 	file, err := os.Stat(path)
 	if err != nil {

@@ -325,8 +325,8 @@ func TestGroups(t *testing.T) {
 	}
 }
 
-// TestShortJob: the bandwidth of a group is what its jobs moved in the time of the one that took longest, so that of jobs
-// with the same rate one that ends early has the same share of it, as with fio 3.33.
+// TestShortJob: the bandwidth of a group is what its jobs moved in the time of the one that took longest, so that of
+// jobs with the same rate one that ends early has the same share of it, as with fio 3.33.
 func TestShortJob(t *testing.T) {
 	jobs, res := results(t)
 	for i, mib := range []uint64{10, 30} {

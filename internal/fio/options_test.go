@@ -410,8 +410,8 @@ func TestTurnedOff(t *testing.T) {
 	}
 }
 
-// TestSeed: a randseed counts wherever it is given, as in fio, and a job after [global] can ask for a randseed that repeats
-// again.
+// TestSeed: a randseed counts wherever it is given, as in fio, and a job after [global] can ask for a randseed that
+// repeats again.
 func TestSeed(t *testing.T) {
 	f, err := Parse("x.fio", strings.NewReader("[global]\nrandrepeat=0\n[any]\n[repeated]\nrandrepeat=1\n[given]\nrandseed=7\n"+
 		"[given before]\nrandseed=8\nrandrepeat=0\n[given before 1]\nrandseed=9\nrandrepeat=1\n"))

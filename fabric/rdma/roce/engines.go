@@ -102,9 +102,9 @@ func (d *Device) isStray(packet []byte, src netip.Addr, marked bool) bool {
 	return true
 }
 
-// passStrays gives the packets that were set aside to their devices, and has handlers called for them, unless this engine
-// catches up (see releaseSiblings). now is when the turn began: what was received may have waited if that was long ago.
-// It is called by the engine, without the device's lock.
+// passStrays gives the packets that were set aside to their devices, and has handlers called for them, unless this
+// engine catches up (see releaseSiblings). now is when the turn began: what was received may have waited if that was
+// long ago. It is called by the engine, without the device's lock.
 func (d *Device) passStrays(now time.Duration) {
 	if len(d.rx.strays) == 0 {
 		return
