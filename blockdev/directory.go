@@ -49,21 +49,32 @@ func (d *Directory) Capacity() uint64 { return d.capacity }
 // aren't in it, which doesn't mean that they were removed.
 var errDirectoryMoved = errors.New("the directory isn't where it was any more: put it back, or start the program again")
 
+// moved returns an error unless the directory is where it was.
+func (d *Directory) moved() error {
+	here, err := d.lock.Stat()
+	if err != nil {
+		return err
+	}
+	there, err := os.Stat(d.path)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && !os.SameFile(here, there) {
+		return errDirectoryMoved
+	}
+	return err
+}
+
 // file returns the path of a volume's file. It fails after Close, when another program may have the directory, and
 // where the directory isn't at its path any more.
 func (d *Directory) file(name string) (string, error) {
 	path := filepath.Join(d.path, name+directorySuffix)
 	var err error
 	aio.Apart(func() {
-		if _, err = d.lock.Stat(); err != nil {
-			return
-		}
-		if _, same := leadsTo(d.path, d.lock); !same {
-			err = errDirectoryMoved
-		}
+		err = d.moved()
 	})
-	if err != nil {
+	switch {
+	case errors.Is(err, errDirectoryMoved), errors.Is(err, os.ErrClosed):
 		return "", OpenError(path, ErrGone, err)
+	case err != nil:
+		return "", OpenError(path, KindOf(err), err)
 	}
 	if name == "" || filepath.Dir(path) != filepath.Clean(d.path) {
 		return "", OpenError(path, ErrInvalid, fmt.Errorf("%q can't be the name of a volume", name))
