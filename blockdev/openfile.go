@@ -249,7 +249,7 @@ func fill(f *os.File, o *Options) error {
 	case errors.Is(err, unix.EOPNOTSUPP):
 		err = fmt.Errorf("the file system can't preallocate: %w; create the volume sparse", err)
 	case errors.Is(err, unix.EINVAL) && n > 0:
-		err = fmt.Errorf("%w: a file in huge pages has a multiple of %s: make one of that size first, as with truncate", err, FormatSize(n))
+		err = fmt.Errorf("%w: a file in huge pages, which can only be mapped, as pmem:, has a multiple of %s: make one with truncate, and `nvmetgt pmem format` it", err, FormatSize(n))
 	}
 	return &OpError{Op: "create", Path: f.Name(), Offset: -1, Kind: KindOf(err),
 		Err: fmt.Errorf("with %s: %w", FormatSize(o.Size), err)}

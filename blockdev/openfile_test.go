@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/nvme-anywhere/nvmeof/blockdev"
+	"github.com/nvme-anywhere/nvmeof/internal/disktest"
 	"github.com/nvme-anywhere/nvmeof/internal/sandbox"
 )
 
@@ -157,16 +158,7 @@ func TestTwoCreators(t *testing.T) {
 // TestHugePages: where files lie in huge pages, the error says how large they have to be, and that they can only be
 // mapped.
 func TestHugePages(t *testing.T) {
-	dir := t.TempDir()
-	if err := unix.Mount("test", dir, "hugetlbfs", 0, ""); err != nil {
-		t.Skip(err)
-	}
-	defer func() {
-		if err := unix.Unmount(dir, 0); err != nil {
-			t.Error(err)
-		}
-	}()
-	path := filepath.Join(dir, "v")
+	path := filepath.Join(disktest.HugePages(t), "v")
 	for size, want := range map[int64]string{4096: "has a multiple of", 4 << 30: "name it pmem:" + path} {
 		err := tryOpen(t, path, blockdev.Options{Size: size})
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "seccomp") {

@@ -3,6 +3,7 @@ package persist
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -68,35 +69,43 @@ func TestTmpfs(t *testing.T) {
 	}
 }
 
-// huge returns a directory on a hugetlbfs.
+// huge returns a directory on a hugetlbfs that has as much memory as a test needs.
 func huge(t *testing.T) string {
-	dir := t.TempDir()
-	if err := unix.Mount("test", dir, hugetlbfs, 0, ""); err != nil {
-		t.Skip(err)
+	const need, page = 64 * mib, 2 * mib
+	dir := disktest.HugePages(t)
+	var st unix.Statfs_t
+	if err := unix.Statfs(dir, &st); err != nil {
+		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if err := unix.Unmount(dir, 0); err != nil {
-			t.Error(err)
-		}
-	})
+	if free := freeHugePages(t); st.Bsize != page || free*page < need {
+		t.Skipf("%d huge pages of %d bytes are free: sysctl vm.nr_hugepages=%d makes enough", free, st.Bsize, need/page)
+	}
 	return dir
 }
 
-// hugeOpen is an openFunc that skips the test if the system has no huge pages.
-func hugeOpen(t *testing.T, open openFunc) openFunc {
-	return func(path string, o blockdev.Options) (blockdev.Volume, error) {
-		v, err := open(path, o)
-		if errors.Is(err, unix.ENOMEM) {
-			t.Skipf("%v: sysctl vm.nr_hugepages=32 makes some", err)
-		}
-		return v, err
+// freeHugePages returns how many there are that no mapping has or has reserved.
+func freeHugePages(t *testing.T) (n int64) {
+	info, err := os.ReadFile("/proc/meminfo")
+	if err != nil {
+		t.Fatal(err)
 	}
+	for _, c := range []struct {
+		name string
+		sign int64
+	}{{"Free", 1}, {"Rsvd", -1}} {
+		_, rest, found := strings.Cut(string(info), "HugePages_"+c.name+":")
+		value := int64(0)
+		if _, err := fmt.Sscan(rest, &value); err != nil || !found {
+			t.Skipf("/proc/meminfo has no HugePages_%s", c.name)
+		}
+		n += c.sign * value
+	}
+	return n
 }
 
 // TestHugePages: what lies in huge pages doesn't survive the machine, either, and their file has no holes.
 func TestHugePages(t *testing.T) {
-	open := hugeOpen(t, inPlace)
-	v, err := open(filepath.Join(huge(t), "v"), blockdev.Options{Size: 4 * mib})
+	v, err := inPlace(filepath.Join(huge(t), "v"), blockdev.Options{Size: 4 * mib})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,14 +115,14 @@ func TestHugePages(t *testing.T) {
 	if err := v.Close(); err != nil {
 		t.Error(err)
 	}
-	suite(t, huge, open)
+	suite(t, huge, inPlace)
 }
 
-// TestHugePagesFormatted: a file of huge pages that exists can be a volume that writes out of place. Whatever it held is
-// gone.
+// TestHugePagesFormatted: a file of huge pages that exists can be a volume that writes out of place. Whatever it held
+// is gone.
 func TestHugePagesFormatted(t *testing.T) {
 	path := filepath.Join(huge(t), "v")
-	v, err := hugeOpen(t, inPlace)(path, blockdev.Options{Size: 32 * mib})
+	v, err := inPlace(path, blockdev.Options{Size: 32 * mib})
 	if err != nil {
 		t.Fatal(err)
 	}

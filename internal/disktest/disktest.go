@@ -79,6 +79,17 @@ func Tmpfs(t testing.TB, size string) (dir string) {
 	return dir
 }
 
+// HugePages mounts a file system of huge pages, of which there may be none, and ends it as Mount does.
+func HugePages(t testing.TB) (dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	if err := unix.Mount("test", dir, "hugetlbfs", 0, ""); err != nil {
+		t.Skipf("mounting a hugetlbfs: %v", err)
+	}
+	mustUnmount(t, dir)
+	return dir
+}
+
 // mustUnmount unmounts at the test's end what nothing may hold then.
 func mustUnmount(t testing.TB, dir string) {
 	t.Helper()
