@@ -13,11 +13,12 @@ import (
 )
 
 // CreateFile creates a file that must not exist yet. It appears with all of data or not at all, and when CreateFile
-// returns without an error it survives a power failure. After an error it isn't there, so that the caller can try again.
+// returns without an error it survives a power failure. After an error it isn't there, if the
+// disk permits, so that the caller can try again.
 func CreateFile(path string, data []byte, mode fs.FileMode) error {
 	named, err := place(path, data, mode, nil, os.Link) // os.Link, unlike os.Rename, never replaces a file
 	if named && err != nil {
-		_ = os.Remove(path)
+		aio.Apart(func() { err = errors.Join(err, os.Remove(path)) })
 	}
 	return err
 }

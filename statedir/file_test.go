@@ -157,7 +157,7 @@ func TestReplaceKeepsGroup(t *testing.T) {
 	path := filepath.Join(dir, "a")
 	if err := errors.Join(os.WriteFile(path, []byte("one"), 0o600), os.Chown(path, 0, 34), os.Chmod(path, 0o660),
 		os.Chown(dir, 0, 34), os.Chmod(dir, 0o770), os.Chmod(filepath.Dir(dir), 0o755)); err != nil {
-		t.Fatal(err)
+		t.Skipf("files of others: %v", err)
 	}
 	replaced := make(chan error)
 	var denied unix.Errno
@@ -241,23 +241,25 @@ func TestReplaceShort(t *testing.T) {
 		errno unix.Errno
 		made  int // calls to make the file
 		calls int // to replace it
-	}{"descriptors": {unix.SYS_OPENAT, unix.EMFILE, 1, 3}, "memory": {unix.SYS_NEWFSTATAT, unix.ENOMEM, 0, 6}} {
+	}{"descriptors": {unix.SYS_OPENAT, unix.EMFILE, 2, 3}, "memory": {unix.SYS_NEWFSTATAT, unix.ENOMEM, 0, 4}} {
 		for before := range c.calls {
 			t.Run(fmt.Sprintf("%s after %d calls", name, before), func(t *testing.T) {
 				if !sandbox.Inside(t) {
 					return
 				}
 				failed := sandbox.FailLater(t, c.call, c.errno, c.made+before) // first, as it answers until the directory is gone
-				path := filepath.Join(t.TempDir(), "a")
+				t.Chdir(t.TempDir())
+				const path = "a" // looking for links takes one call
 				if err := errors.Join(os.WriteFile(path, []byte("old"), 0o600), os.Chmod(path, 0o640)); err != nil {
 					t.Fatal(err)
 				}
 				want := "new"
-				if err := ReplaceFile(path, []byte("new"), 0o600); err != nil {
+				err := ReplaceFile(path, []byte("new"), 0o600)
+				if err != nil {
 					want = "old"
-					if !failed() || !errors.Is(err, c.errno) {
-						t.Errorf("%v; refused: %v", err, failed())
-					}
+				}
+				if !failed() || err != nil && !errors.Is(err, c.errno) {
+					t.Errorf("%v; refused: %v", err, failed())
 				}
 				is(t, path, want, 0o640)
 			})
