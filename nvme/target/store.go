@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 
 	"github.com/nvme-anywhere/nvmeof/nvme"
@@ -36,11 +37,10 @@ type storedState struct {
 
 // loadState returns what was last saved of something; nil if nothing was, or there is no Store.
 func (ns *Namespace) loadState(what string) ([]byte, error) {
-	store := ns.store()
-	if store == nil {
+	if ns.store() == nil {
 		return nil, nil
 	}
-	b, err := ns.sub.t.loaded.load(store, ns.stateName(what))
+	b, err := ns.sub.t.loaded.load(ns.sub, ns.stateName(what))
 	if err != nil || b == nil {
 		return nil, err
 	}
@@ -63,7 +63,7 @@ func (ns *Namespace) refuseFormer() error {
 	}
 	for _, what := range namespaceStates {
 		name := namespaceState(what, former)
-		b, err := ns.sub.t.loaded.load(ns.store(), name)
+		b, err := ns.sub.t.loaded.load(ns.sub, name)
 		if err != nil {
 			return err
 		}
@@ -200,29 +200,38 @@ func (s *Subsystem) storing(name string, f func() error) error {
 	return f()
 }
 
-// loaded is what CheckNamespaces has loaded of namespaces, for the AddNamespace that follows: by then a Store may fail
-// that didn't. It is what the Store has, since what is saved is forgotten here.
+// loaded is what CheckNamespaces has loaded of namespaces, for the AddNamespace of the same subsystem that follows: by
+// then a Store may fail that didn't. It is what the Store has, since what is saved is forgotten here. Others load anew:
+// what was loaded for a change that failed may not be what the Store has by now.
 type loaded struct {
 	mu   sync.Mutex
-	kept map[string][]byte
+	kept map[string]*loadedState
 }
 
-// load is store.Load, of what isn't there already.
-func (l *loaded) load(store Store, name string) ([]byte, error) {
+type loadedState struct {
+	by   *Subsystem
+	done bool
+	data []byte
+}
+
+// load is store.Load, of what isn't there already for the subsystem. What is forgotten while it loads isn't kept.
+func (l *loaded) load(by *Subsystem, name string) ([]byte, error) {
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	if b, found := l.kept[name]; found {
-		return b, nil
-	}
-	b, err := store.Load(name)
-	if err != nil {
-		return nil, err
+	if s := l.kept[name]; s != nil && s.by == by && s.done {
+		l.mu.Unlock()
+		return s.data, nil
 	}
 	if l.kept == nil {
-		l.kept = map[string][]byte{}
+		l.kept = map[string]*loadedState{}
 	}
-	l.kept[name] = b
-	return b, nil
+	s := &loadedState{by: by}
+	l.kept[name] = s
+	l.mu.Unlock()
+	b, err := by.t.store.Load(name) // it may hang, and others save meanwhile
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s.done, s.data = err == nil, b
+	return b, err
 }
 
 func (l *loaded) forget(names ...string) {
@@ -231,6 +240,13 @@ func (l *loaded) forget(names ...string) {
 	for _, name := range names {
 		delete(l.kept, name)
 	}
+}
+
+// forgetOf forgets what was loaded for a subsystem.
+func (l *loaded) forgetOf(by *Subsystem) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	maps.DeleteFunc(l.kept, func(_ string, s *loadedState) bool { return s.by == by })
 }
 
 // forgetLoaded forgets what was loaded of a namespace.

@@ -3,10 +3,12 @@ package target
 import (
 	"encoding/base64"
 	"errors"
+	"sync/atomic"
 	"testing"
 
 	"github.com/nvme-anywhere/nvmeof/blockdev"
 	"github.com/nvme-anywhere/nvmeof/internal/fuzzing"
+	"github.com/nvme-anywhere/nvmeof/internal/soon"
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
@@ -74,7 +76,8 @@ func (p anyPool) Open(_ string, size int64, blockSize int) (blockdev.Volume, err
 }
 
 // TestCheckedState: a namespace that was checked is added with what was stored of it, even if the Store has begun to
-// fail; but not with what a host has changed since, and a check finds what the operator has repaired.
+// fail; but not with what a host has changed since, and a check, or another subsystem, finds what the operator has
+// repaired.
 func TestCheckedState(t *testing.T) {
 	store := newMemStore()
 	tg := newTargetWith(t, func(c *Config) { c.Store = store })
@@ -130,5 +133,73 @@ func TestCheckedState(t *testing.T) {
 	}
 	if _, err := sub.AddNamespace(c); !errors.Is(err, ErrState) {
 		t.Errorf("after a check that failed: %v", err)
+	}
+	store.put(name, nil)
+	if err := sub.CheckNamespaces(nil, []NamespaceConfig{c}); err != nil {
+		t.Fatal(err)
+	}
+	store.put(name, good) // by the operator, after a change that failed elsewhere
+	other, err := tg.AddSubsystem(SubsystemConfig{NQN: testNQN + "-other", Namespaces: []NamespaceConfig{c}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !other.namespace(c.NSID).protected.Load() {
+		t.Error("in another subsystem it isn't protected, as what was loaded before for the first one says")
+	}
+}
+
+// hangingStore has each Load of one name wait, once hanging is set, until it receives.
+type hangingStore struct {
+	*memStore
+	name    string
+	hanging atomic.Bool
+	loads   chan chan struct{}
+}
+
+func (s *hangingStore) Load(name string) ([]byte, error) {
+	b, err := s.memStore.Load(name)
+	if s.hanging.Load() && name == s.name {
+		release := make(chan struct{})
+		s.loads <- release
+		<-release
+	}
+	return b, err
+}
+
+// TestSaveWhileLoading: a Store that takes long to load something doesn't keep others from saving; and what one has saved
+// meanwhile isn't lost to the namespace that was being checked.
+func TestSaveWhileLoading(t *testing.T) {
+	store := &hangingStore{memStore: newMemStore(), loads: make(chan chan struct{})}
+	tg := newTargetWith(t, func(c *Config) { c.Store = store })
+	sub := tg.Subsystem(testNQN)
+	c := NamespaceConfig{NSID: 1, Volume: newTestVolume(1<<20, 512), UUID: [16]byte{9}}
+	had, err := sub.AddNamespace(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	store.name = had.stateName(stateProtected)
+	store.hanging.Store(true)
+	next := c
+	next.NSID, next.Volume = 2, newTestVolume(1<<20, 512)
+	checked, protected := make(chan error, 1), make(chan error, 1)
+	go func() { checked <- sub.CheckNamespaces([]uint32{1}, []NamespaceConfig{next}) }()
+	release := <-store.loads
+	store.hanging.Store(false)
+	go func() {
+		_, err := had.protect(true)
+		protected <- err
+	}()
+	if err, ok := soon.Receive(protected); !ok || err != nil {
+		t.Errorf("while something is loaded, saving ends: %v, %v", ok, err)
+	}
+	close(release)
+	if err := <-checked; err != nil {
+		t.Fatal(err)
+	}
+	if err := sub.RemoveNamespace(1); err != nil {
+		t.Fatal(err)
+	}
+	if ns, err := sub.AddNamespace(next); err != nil || !ns.protected.Load() {
+		t.Errorf("%v; what was protected while it was checked isn't", err)
 	}
 }

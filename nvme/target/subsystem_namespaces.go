@@ -38,10 +38,16 @@ func (s *Subsystem) AddNamespace(c NamespaceConfig) (*Namespace, error) {
 
 // CheckNamespaces is for callers that must know that AddNamespace will succeed before they do something that can't be
 // undone. It returns the error that AddNamespace would for one of added, in this order, when those with the NSIDs removed
-// are gone. What is stored of them is loaded now, and only anew if it is saved meanwhile.
-func (s *Subsystem) CheckNamespaces(removed []uint32, added []NamespaceConfig) error {
+// are gone. What is stored of them is loaded now, and only anew if it is saved meanwhile, or by the next check.
+func (s *Subsystem) CheckNamespaces(removed []uint32, added []NamespaceConfig) (err error) {
 	s.change.Lock()
 	defer s.change.Unlock()
+	s.t.loaded.forgetOf(s)
+	defer func() {
+		if err != nil {
+			s.t.loaded.forgetOf(s)
+		}
+	}()
 	table := slices.Clone(*s.namespaces.Load())
 	for _, nsid := range removed {
 		if i := nsid - 1; i < uint32(len(table)) {
@@ -115,14 +121,11 @@ func (s *Subsystem) ready(c *NamespaceConfig, others []*Namespace, check bool) (
 	if err := ns.distinct(others); err != nil {
 		return nil, nil, err
 	}
-	if check {
-		ns.forgetLoaded()
-	}
 	err := ns.refuseFormer()
 	if err == nil {
 		err = errors.Join(ns.loadReservation(), ns.loadBad(), ns.loadProtection())
 	}
-	if !check || err != nil {
+	if !check {
 		ns.forgetLoaded()
 	}
 	if err != nil {
