@@ -23,6 +23,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/cli"
 	"github.com/nvme-anywhere/nvmeof/internal/config"
 	"github.com/nvme-anywhere/nvmeof/internal/sandbox"
+	"github.com/nvme-anywhere/nvmeof/internal/soon"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -396,6 +397,56 @@ func TestCloseLeavesAnother(t *testing.T) {
 	}
 }
 
+// TestCloseAfterEnd: a server that has ended by itself, and so doesn't have its socket open, removes nothing: another file
+// may have the number that was the socket's.
+func TestCloseAfterEnd(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "socket")
+	s, err := Serve(path, newFake(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.http.Close(); err != nil || !soon.Until(func() bool { return len(s.done) == 1 }) {
+		t.Fatalf("it doesn't end: %v", err)
+	}
+	if err := errors.Join(os.Remove(path), os.WriteFile(path, nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	if s.at, err = os.Lstat(path); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Lstat(path); err != nil {
+		t.Errorf("another's file: %v", err)
+	}
+}
+
+// TestCloseOutOfTurn: a program whose turn doesn't end doesn't hold up another one that ends.
+func TestCloseOutOfTurn(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "socket")
+	s, err := Serve(path, newFake(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	turn, err := takeTurn(path, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer turn()
+	watch := soon.Start()
+	defer watch.Stop()
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	if took := watch.Elapsed(); took > 2*time.Second {
+		t.Errorf("it ends after %v", took)
+	}
+	if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the socket is left: %v", err)
+	}
+}
+
 // TestServeAtOnce: of programs that find a socket left behind at the same time one serves it, and the others learn that.
 // Nothing else is left.
 func TestServeAtOnce(t *testing.T) {
@@ -530,8 +581,16 @@ func TestCloseWhileBusy(t *testing.T) {
 	answer := make(chan error)
 	go func() { answer <- NewClient(path).Drain(t.Context(), nil) }()
 	<-b.draining
+	named := make(chan error, 1)
+	s.http.RegisterOnShutdown(func() {
+		_, err := os.Lstat(path)
+		named <- err
+	})
 	if err := s.Close(); err != nil {
 		t.Error(err)
+	}
+	if err := <-named; !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("while requests end the socket has its name: %v", err)
 	}
 	if err := <-answer; err == nil || !strings.Contains(err.Error(), "ended before it answered") {
 		t.Errorf("the client is told %v", err)

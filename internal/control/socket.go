@@ -45,7 +45,7 @@ func Serve(path string, t Target) (*Server, error) {
 }
 
 func create(path string) (net.Listener, fs.FileInfo, error) {
-	turn, err := takeTurn(path)
+	turn, err := takeTurn(path, startPatience)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -68,17 +68,20 @@ func create(path string) (net.Listener, fs.FileInfo, error) {
 	return l, at, nil
 }
 
-// turnPatience is how long other programs that start may take for their turns.
-const turnPatience = 5 * time.Second
+// How long other programs may take for their turns when one starts, and when one ends, which they mustn't hold up.
+const (
+	startPatience = 5 * time.Second
+	closePatience = 500 * time.Millisecond
+)
 
 // takeTurn keeps others from creating the socket until end is called. Otherwise two programs that find a socket left
 // behind would both remove it, the second one that of the first, and a socket that has its name but doesn't listen yet
 // would look left behind as well. Where no lock can be had, neither can a socket, or there is nobody else.
-func takeTurn(path string) (end func(), err error) {
+func takeTurn(path string, patience time.Duration) (end func(), err error) {
 	name := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".lock")
 	again := time.NewTicker(10 * time.Millisecond)
 	defer again.Stop()
-	for due := time.Now().Add(turnPatience); ; <-again.C {
+	for due := time.Now().Add(patience); ; <-again.C {
 		f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
 		if err != nil {
 			return func() {}, nil // to create the socket says why
@@ -138,12 +141,11 @@ func listenFailed(path string, err error) error {
 // Close gives requests in progress a moment to end, and removes the socket, unless another has its name by now: then
 // another program serves that, after somebody removed this one.
 func (s *Server) Close() error {
-	if turn, err := takeTurn(s.path); err == nil {
-		defer turn()
-	}
-	// While it is open no other file can have its number.
-	if at, err := os.Lstat(s.path); err == nil && os.SameFile(at, s.at) {
-		defer os.Remove(s.path)
+	select {
+	case err := <-s.done: // it ended by itself: the socket is closed, and another file may have its number
+		s.done <- err
+	default:
+		s.remove()
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
@@ -155,4 +157,14 @@ func (s *Server) Close() error {
 		err = errors.Join(err, e)
 	}
 	return err
+}
+
+// remove removes the socket, which is still open, so that no other file can have its number.
+func (s *Server) remove() {
+	if turn, err := takeTurn(s.path, closePatience); err == nil {
+		defer turn()
+	}
+	if at, err := os.Lstat(s.path); err == nil && os.SameFile(at, s.at) {
+		_ = os.Remove(s.path)
+	}
 }
