@@ -143,7 +143,8 @@ func dial(host, port string) error {
 	return err
 }
 
-// failing is a listener whose Accept fails with each of the errors, or succeeds for nil, and at the end waits for Close.
+// failing is a listener whose Accept fails with each of the errors, or succeeds for nil, and at the end waits for
+// Close.
 type failing struct {
 	net.Listener
 	errs   chan error
@@ -211,6 +212,52 @@ func TestSteadySaysOnce(t *testing.T) {
 			}
 			if text := said.String(); strings.Count(text, "\n") != 1 || !strings.Contains(text, want) {
 				t.Errorf("it is said:\n%s", text)
+			}
+		}
+	})
+}
+
+// TestSteadySaysWhoWaits: clients wait for what the system is short of, and for nothing that befell one of them; that is
+// said as well, if it comes after the other.
+func TestSteadySaysWhoWaits(t *testing.T) {
+	said := logged(t)
+	const waits = "; clients wait until that has passed\n"
+	for err, wait := range map[error]bool{
+		unix.EMFILE: true, unix.ENFILE: true, unix.ENOMEM: true, unix.ENOBUFS: true, unix.ENOSPC: true,
+		unix.ECONNABORTED: false, unix.EPERM: false, unix.EPROTO: false, unix.EHOSTUNREACH: false,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			said.Reset()
+			if _, err := Steady(failingWith(err, err, nil)).Accept(); err != nil {
+				t.Error(err)
+			}
+			if text := said.String(); strings.Count(text, err.Error()) != 1 || strings.HasSuffix(text, waits) != wait {
+				t.Errorf("%v: it is said: %s", err, text)
+			}
+		})
+	}
+	synctest.Test(t, func(t *testing.T) {
+		said.Reset()
+		if _, err := Steady(failingWith(unix.ECONNABORTED, unix.EMFILE, unix.EPERM, unix.ENFILE, nil)).Accept(); err != nil {
+			t.Error(err)
+		}
+		lines := strings.SplitAfter(said.String(), "\n")
+		if len(lines) != 3 || strings.HasSuffix(lines[0], waits) || !strings.HasSuffix(lines[1], unix.EMFILE.Error()+waits) {
+			t.Errorf("of a connection, and then of a shortage, it is said: %q", lines)
+		}
+	})
+}
+
+// TestSteadyWaits: a server tries again soon, ever later while it goes on failing, and soon again after it had worked.
+func TestSteadyWaits(t *testing.T) {
+	logged(t)
+	synctest.Test(t, func(t *testing.T) {
+		errs := slices.Repeat([]error{unix.EMFILE}, 10)
+		l := Steady(failingWith(append(append(errs, nil), unix.EMFILE, nil)...))
+		for _, want := range []time.Duration{(50 + 100 + 200 + 400 + 800 + 5*1000) * time.Millisecond, 50 * time.Millisecond} {
+			began := time.Now()
+			if _, err := l.Accept(); err != nil || time.Since(began) != want {
+				t.Errorf("%v after %v, want %v", err, time.Since(began), want)
 			}
 		}
 	})
