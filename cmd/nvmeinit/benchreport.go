@@ -84,8 +84,8 @@ func printUnstarted(w io.Writer, r *fio.Reported) {
 	}
 }
 
-// unstartedText says how many operations were due by a rate and had not begun at the end. How long they would have taken
-// is unknown, so the latencies that are shown are too low.
+// unstartedText says how many operations were due by a rate and had not begun at the end. How long they would have
+// taken is unknown, so the latencies that are shown are too low.
 func unstartedText(n uint64) string {
 	return humanize.Comma(int64(n)) + " operations were due and had not begun at the end; latencies are of those that had"
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme/target"
 )
 
-// TestANAOfNewEndpoint: a host that connects to a new endpoint as soon as that listens finds its ANA states, and reaches
-// no group that it is kept from, though they are set one after the other.
+// TestANAOfNewEndpoint: a host that connects to a new endpoint as soon as that listens finds its ANA states, and
+// reaches no group that it is kept from, though they are set one after the other.
 func TestANAOfNewEndpoint(t *testing.T) {
 	cfg := &config.Config{}
 	for i := range 8 {

@@ -397,8 +397,8 @@ func TestCloseLeavesAnother(t *testing.T) {
 	}
 }
 
-// TestCloseAfterEnd: a server that has ended by itself, and so doesn't have its socket open, removes nothing: another file
-// may have the number that was the socket's.
+// TestCloseAfterEnd: a server that has ended by itself, and so doesn't have its socket open, removes nothing: another
+// file may have the number that was the socket's.
 func TestCloseAfterEnd(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "socket")
 	s, err := Serve(path, newFake(t))

@@ -217,8 +217,8 @@ func TestSteadySaysOnce(t *testing.T) {
 	})
 }
 
-// TestSteadySaysWhoWaits: clients wait for what the system is short of, and for nothing that befell one of them; that is
-// said as well, if it comes after the other.
+// TestSteadySaysWhoWaits: clients wait for what the system is short of, and for nothing that befell one of them; that
+// is said as well, if it comes after the other.
 func TestSteadySaysWhoWaits(t *testing.T) {
 	said := logged(t)
 	const waits = "; clients wait until that has passed\n"

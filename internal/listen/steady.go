@@ -16,8 +16,8 @@ const (
 	steadyMaxPause = time.Second
 )
 
-// Steady returns l for a server of net/http, which ends for good at an error of Accept that it doesn't know to pass. But
-// nearly all do: the system is short of something, or tells what became of a connection before it was accepted
+// Steady returns l for a server of net/http, which ends for good at an error of Accept that it doesn't know to pass.
+// But nearly all do: the system is short of something, or tells what became of a connection before it was accepted
 // (accept(2)). Steady says each of the two once, until it can accept again, and tries again after a while. What never
 // passes is that l is closed, or that its descriptor is no longer a socket that listens.
 func Steady(l net.Listener) net.Listener { return &steady{Listener: l, closed: make(chan struct{})} }

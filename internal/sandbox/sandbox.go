@@ -68,9 +68,9 @@ func FailLater(t *testing.T, call uint32, errno unix.Errno, before int) (failed 
 	return func() bool { return asked() > before }
 }
 
-// Decide has decide say, each time that this process makes a system call, with what that fails; 0 lets it go on. decide
-// is told how often the process has made the call before, perhaps several times the same, and asked returns how often it
-// has. The rest is as with FailOnce.
+// Decide has decide say, each time that this process makes a system call, with what that fails; 0 lets it go on.
+// decide is told how often the process has made the call before, perhaps several times the same, and asked returns how
+// often it has. The rest is as with FailOnce.
 func Decide(t *testing.T, call uint32, decide func(before int) unix.Errno) (asked func() int) {
 	t.Helper()
 	listener := ask(t, call)
@@ -118,8 +118,8 @@ func ask(t *testing.T, call uint32) (listener uintptr) {
 		unix.SECCOMP_FILTER_FLAG_TSYNC|unix.SECCOMP_FILTER_FLAG_TSYNC_ESRCH|unix.SECCOMP_FILTER_FLAG_NEW_LISTENER)
 }
 
-// answer makes the system call that is waiting at a listener fail, or go on if errno is 0. It returns false if the caller
-// was interrupted, and asks again.
+// answer makes the system call that is waiting at a listener fail, or go on if errno is 0. It returns false if the
+// caller was interrupted, and asks again.
 func answer(listener uintptr, errno unix.Errno) bool {
 	var asked [80]byte // struct seccomp_notif
 	if _, _, err := unix.Syscall(unix.SYS_IOCTL, listener, unix.SECCOMP_IOCTL_NOTIF_RECV, uintptr(unsafe.Pointer(&asked))); err != 0 {

@@ -93,8 +93,9 @@ func TestRecvFailsNowAndThen(t *testing.T) {
 			}
 			rx := make([]Received, 1)
 			runtime.GC()
-			defer debug.SetGCPercent(debug.SetGCPercent(-1)) // it would wait for TryRecv, and that for what decides about its calls
-			truncate := func(on int) {                       // by more control messages than there is room for
+			// A collection would wait for TryRecv, and that for what decides about its calls.
+			defer debug.SetGCPercent(debug.SetGCPercent(-1))
+			truncate := func(on int) { // by more control messages than there is room for
 				for _, option := range [][2]int{
 					{unix.SOL_SOCKET, unix.SO_TIMESTAMP}, {unix.IPPROTO_IP, unix.IP_PKTINFO}, {unix.IPPROTO_IP, unix.IP_RECVORIGDSTADDR},
 				} {

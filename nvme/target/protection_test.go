@@ -129,8 +129,8 @@ func (s *heldStore) next(t *testing.T) func() {
 	return func() { close(release) }
 }
 
-// TestProtectionLiftedWhileRemoved: a namespace stays until what is stored of its write protection is changed. Otherwise
-// another one with its UUID would be protected by what a host has lifted, or lose what another host has set.
+// TestProtectionLiftedWhileRemoved: a namespace stays until what is stored of its write protection is changed.
+// Otherwise another one with its UUID would be protected by what a host has lifted, or lose what another host has set.
 func TestProtectionLiftedWhileRemoved(t *testing.T) {
 	store := &heldStore{newMemStore(), make(chan chan struct{})}
 	tg := newTargetWith(t, func(c *Config) { c.Store = store }, newTestVolume(1<<20, 512))

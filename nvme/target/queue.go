@@ -152,9 +152,10 @@ func (q *Queue) Expect(cmd *nvme.Command) {
 	ns.prefetcher.Prefetch(op, int64(cmd.SLBA()<<ns.shift), int64(uint64(cmd.Blocks())<<ns.shift))
 }
 
-// notReady ends a command to a controller that isn't enabled, or is shut down. If the controller has ended, the command
-// isn't answered, nor is the first half of a fused operation that the queue holds: its connection is about to end, which
-// makes the host send the commands again, perhaps by another path. An error with Do Not Retry would make it give up.
+// notReady ends a command to a controller that isn't enabled, or is shut down. If the controller has ended, the
+// command isn't answered, nor is the first half of a fused operation that the queue holds: its connection is about to
+// end, which makes the host send the commands again, perhaps by another path. An error with Do Not Retry would make it
+// give up.
 func (r *Request) notReady() {
 	q := r.engine.q
 	if q.qid == 0 || !q.ctrl.ended() {

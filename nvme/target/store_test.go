@@ -166,8 +166,8 @@ func (s *hangingStore) Load(name string) ([]byte, error) {
 	return b, err
 }
 
-// TestSaveWhileLoading: a Store that takes long to load something doesn't keep others from saving; and what one has saved
-// meanwhile isn't lost to the namespace that was being checked.
+// TestSaveWhileLoading: a Store that takes long to load something doesn't keep others from saving; and what one has
+// saved meanwhile isn't lost to the namespace that was being checked.
 func TestSaveWhileLoading(t *testing.T) {
 	store := &hangingStore{memStore: newMemStore(), loads: make(chan chan struct{})}
 	tg := newTargetWith(t, func(c *Config) { c.Store = store })

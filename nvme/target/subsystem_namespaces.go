@@ -37,8 +37,8 @@ func (s *Subsystem) AddNamespace(c NamespaceConfig) (*Namespace, error) {
 }
 
 // CheckNamespaces is for callers that must know that AddNamespace will succeed before they do something that can't be
-// undone. It returns the error that AddNamespace would for one of added, in this order, when those with the NSIDs removed
-// are gone. What is stored of them is loaded now, and only anew if it is saved meanwhile, or by the next check.
+// undone. It returns the error that AddNamespace would for one of added, in this order, when those with the NSIDs
+// removed are gone. What is stored of them is loaded now, and only anew if it is saved meanwhile, or by the next check.
 func (s *Subsystem) CheckNamespaces(removed []uint32, added []NamespaceConfig) (err error) {
 	s.change.Lock()
 	defer s.change.Unlock()

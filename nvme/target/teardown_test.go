@@ -303,8 +303,8 @@ func TestReset(t *testing.T) {
 }
 
 // TestCommandsOfEndedController: a command that arrives when the controller has ended, but the connection of its queue
-// hasn't, isn't answered: hosts would take the error as final. Nor is the first half of a fused operation whose second it
-// is.
+// hasn't, isn't answered: hosts would take the error as final. Nor is the first half of a fused operation whose
+// second it is.
 func TestCommandsOfEndedController(t *testing.T) {
 	read := ioCommand(nvme.OpRead, 0, 1, 0)
 	compare, write := fusedCommand(nvme.OpCompare, nvme.FuseFirst, 0, 1), fusedCommand(nvme.OpWrite, nvme.FuseSecond, 0, 1)

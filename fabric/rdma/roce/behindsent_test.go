@@ -22,8 +22,9 @@ func TestLocalInvBehindAckedSend(t *testing.T) {
 	}
 }
 
-// localInvBehindAckedSend returns false if it didn't come to that: the Local Invalidate didn't wait, or the ACK came after
-// a retry had begun, or the goroutine that sends has put the next batch together before other requests were posted.
+// localInvBehindAckedSend returns false if it didn't come to that: the Local Invalidate didn't wait, or the ACK came
+// after a retry had begun, or the goroutine that sends has put the next batch together before other requests were
+// posted.
 func localInvBehindAckedSend(t *testing.T) (inTime bool) {
 	var held *heldConn
 	r := newRaw(t, pairConfig{timeout: patient, wrap: func(c udp.Conn) udp.Conn {
